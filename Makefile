@@ -1,4 +1,4 @@
-# Everything lives in the project's own folder: .venv (Python packages) and .devstack (servers and their data).
+# All files are in the project's folder: .venv (Python packages) and .devstack (servers and their data).
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,9 +11,9 @@ RANGES ?= tests/unit tests/dags tests/integration/binlog/test_decode_types.py te
 export PYTHONPATH := $(CURDIR)/include
 export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
+unexport PYTHONDONTWRITEBYTECODE  # otherwise each Spark worker, Airflow task and command compiles all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-all test-durations test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup wheel demo example stop clean env lint docs reference test test-all test-durations test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-scale audit lock soak
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -25,69 +25,90 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
-	$(BIN)/python -m changefeed.native  # compiles them, once
-	-$(BIN)/python -m changefeed.spark.class_archive  # Spark starts in half the time with it; without Java there is none
+	$(BIN)/python -m changefeed.native  # compiles the kernels once
+	-$(BIN)/python -m changefeed.spark.class_archive  # halves Spark's start; needs Java, so it may fail
 	touch $@
 
-demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: verify and end; --follower: and copy them to a second MySQL)
+demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: exit when verified; --follower: also replicate to a second MySQL)
 	$(BIN)/python -m devstack demo $(ARGS)
 
-stop: ## Stop what `make demo` started, and only that
+example: $(READY) ## Run an example of examples/ (NAME=commit-log; ARGS=--stay: keep its web page until Ctrl-C)
+	@test -f "examples/$(NAME)/run.py" || { echo "Expected NAME to be one of: $(patsubst examples/%/run.py,%,$(wildcard examples/*/run.py));" \
+		"found '$(NAME)'. Nothing was run. For instance: make example NAME=commit-log" >&2; exit 2; }
+	$(BIN)/python examples/$(NAME)/run.py $(ARGS)
+
+stop: ## Stop the servers that `make demo` started
 	@test ! -x $(BIN)/python || $(BIN)/python -m devstack stop
 
-clean: stop ## Remove the data of the servers; downloads stay
+clean: stop ## Remove the data of the servers, but not the downloads
 	@test ! -x $(BIN)/python || $(BIN)/python -m devstack clean
 
 env: ## Write .env with random passwords and keys, for docker compose
 	docker/env.sh
 
-lint: $(READY) ## Format, lints and types
+wheel: $(READY) ## Build a wheel with kernels for any CPU of this architecture, into build/
+	rm -rf include/changefeed/kernels
+	umask 022 && $(BIN)/python -m changefeed.native --into include/changefeed/kernels
+	$(BIN)/uv build --wheel --out-dir build .
+	rm -rf include/changefeed/kernels
+
+lint: $(READY) ## Check format, lint rules, types, and links of the documentation
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-test: lint ## What to run after each change: units, contracts, DAGs, and an end-to-end test of each promise on real servers
+docs: $(READY) ## Build the documentation into build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+reference: $(READY) ## Generate the pages of docs/reference/ that list what the code declares
+	AIRFLOW_HOME=$(CURDIR)/build/airflow PYTHONPATH=$(PYTHONPATH):$(CURDIR)/plugins $(BIN)/python docs/reference_pages.py
+
+test: lint ## The tests to run after each change: unit, contract and DAG tests, and an end-to-end test of each guarantee on real servers
 	$(BIN)/python -m devstack fetch --tests
 	$(BIN)/python -m pytest -n 2 -m "not extended" --durations 20 $(ARGS)
 
-test-all: lint ## The whole test suite; CI runs this (ARGS="-n 0": one test at a time)
+test-all: lint ## The complete test suite, as in CI (ARGS="-n 0": one test at a time)
 	$(BIN)/python -m devstack fetch --tests
 	$(BIN)/python -m pytest -n 3 --durations 40 $(ARGS)
 
-test-durations: lint ## The whole suite, and how long each file takes, by which workers are balanced
+test-durations: lint ## The complete suite; records the duration of each file, which balances the workers
 	$(BIN)/python -m devstack fetch --tests
 	$(BIN)/python -m pytest -n 3 --keep-durations $(ARGS)
 
-test-unit: $(READY) ## The tests that need no server
+test-unit: $(READY) ## The tests without servers
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
-test-faults: $(READY) ## The faults suite in its long form: 200 random kills, and 100 on real Spark on each server
+test-faults: $(READY) ## The long form of the fault tests: 200 random kills, and 100 on real Spark for each server
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
 
-test-snapshot: $(READY) ## A million rows beside writers, killed 10 times, and 20 random snapshots a server (ARGS="-k mysql"; KILLS= ROWS= RUNS= SEED=)
+soak: $(READY) ## Half an hour of windows, one each 30 seconds, while a writer does everything, for each kind of server and Spark (MINUTES=30; ARGS="-k mysql-local")
+	CHANGEFEED_SOAK_MINUTES=$(or $(MINUTES),30) $(BIN)/python -m pytest -s -n 0 tests/faults/test_soak.py $(ARGS)
+
+test-snapshot: $(READY) ## Snapshots with concurrent writers: a million rows with 10 kills, and 20 random snapshots for each server (ARGS="-k mysql"; KILLS= ROWS= RUNS= SEED=)
 	CHANGEFEED_SNAPSHOT_ROWS=$(or $(ROWS),1000000) CHANGEFEED_SNAPSHOT_KILLS=$(or $(KILLS),10) \
 		CHANGEFEED_RUNS=$(or $(RUNS),20) CHANGEFEED_SEED=$(or $(SEED),0) \
 		$(BIN)/python -m pytest -s -n 0 tests/faults/test_random_snapshot.py tests/faults/long_snapshot.py $(ARGS)
 
-test-replicate: $(READY) ## 20 random runs of a follower for each pair of servers, killed anywhere (ARGS="-k mysql"; RUNS=100 SEED=7)
+test-replicate: $(READY) ## 20 random runs of a follower with random kills, for each pair of servers (ARGS="-k mysql"; RUNS=100 SEED=7)
 	CHANGEFEED_RUNS=$(or $(RUNS),20) CHANGEFEED_SEED=$(or $(SEED),0) \
 		$(BIN)/python -m pytest -s -n 0 tests/integration/replicate/test_follower_random.py $(ARGS)
 
-test-fuzz: $(READY) ## Damaged binlogs, with bounds checks on (CASES=1000000 SEED=any: more, and others)
+test-fuzz: $(READY) ## Damaged binlogs, with bounds checks (CASES=100000 SEED=seed are the defaults)
 	CHANGEFEED_FUZZ_CASES=$(or $(CASES),100000) CHANGEFEED_FUZZ_SEED=$(or $(SEED),seed) \
 		$(BIN)/python -m pytest -n 0 tests/integration/binlog/test_decode_fuzz.py $(ARGS)
 
-test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
+test-huge-file: $(READY) ## A binlog file of more than 4 GiB, whose positions do not fit into four bytes
 	$(BIN)/python -m pytest tests/integration/huge_file.py $(ARGS)
 
-test-foreign: $(READY) ## MySQL's and MariaDB's own test statements, file by file, followed and rebuilt (ARGS="--server mariadb 'main/type*.test'": some; --follower)
+test-foreign: $(READY) ## MySQL's and MariaDB's own test files: their schemas and rows must be rebuilt (ARGS="--server mariadb 'main/type*.test'": only some; --follower: by a follower)
 	PYTHONPATH=$(PYTHONPATH):$(CURDIR)/tests $(BIN)/python -m foreign $(ARGS)
 
-test-consumers: $(READY) ## Consumers that are not ours (JDBC sinks, Connect transforms, Flink, Spark, Avro): each ends with the source's rows
+test-consumers: $(READY) ## Third-party consumers (JDBC sinks, Connect transforms, Flink, Spark, Avro): each must end with the source's rows
 	$(BIN)/python -m devstack fetch --consumers
 	$(BIN)/python -m pytest -n 0 --timeout 900 tests/consumers/test_consumers.py tests/consumers/long_consumers.py $(ARGS)
 
-test-ranges: $(READY) ## The package with the oldest and the newest versions that pyproject.toml allows
+test-ranges: $(READY) ## Tests with the oldest and the newest dependencies that pyproject.toml allows
 	for end in lowest-direct highest; do \
 		$(BIN)/uv venv --quiet --clear --python $(PYTHON) .devstack/ranges-venv && \
 		$(BIN)/uv pip install --quiet --python .devstack/ranges-venv/bin/python --resolution $$end \
@@ -98,36 +119,42 @@ test-ranges: $(READY) ## The package with the oldest and the newest versions tha
 			.devstack/ranges-venv/bin/python -m pytest $(RANGES) $(ARGS) || exit 1; \
 	done
 
-bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; Spark local[2] against local[1]
+bench-decode: $(READY) ## Decoding in rows/s: against mysql-replication on one core; Spark local[2] against local[1]
 	$(BIN)/python tests/bench/bench_decode.py $(ARGS)
 
-bench-formats: $(READY) ## Decoding into each format, and with headers, masks, conditions and functions: rows/s, one core
+bench-formats: $(READY) ## Decoding in rows/s on one core: each format, and headers, masks, conditions and functions
 	$(BIN)/python tests/bench/bench_formats.py $(ARGS)
 
-bench-select: $(READY) ## Reading rows: messages of a SELECT's rows against mysqldump
+bench-select: $(READY) ## Messages of the rows of a SELECT, against mysqldump
 	$(BIN)/python tests/bench/bench_select.py $(ARGS)
 
-bench-snapshot: $(READY) ## A snapshot of a million rows, against mysqldump and Debezium's (ARGS="--rounds 1 --no-debezium")
+bench-snapshot: $(READY) ## A snapshot of a million rows, against mysqldump and Debezium (ARGS="--rounds 1 --no-debezium")
 	$(BIN)/python tests/bench/bench_snapshot.py $(ARGS)
 
-bench-replicate: $(READY) ## A follower: row changes/s against mysqlbinlog | mysql
+bench-replicate: $(READY) ## A follower in row changes/s, against mysqlbinlog | mysql
 	$(BIN)/python tests/bench/bench_replicate.py $(ARGS)
 
-bench-end-to-end: $(READY) ## A live server into Kafka: rows/s, CPU of client and broker, seconds by phase (ARGS="bulk --rounds 1": a part)
+bench-end-to-end: $(READY) ## From a live server into Kafka: rows/s, CPU of client and broker, seconds by phase (ARGS="bulk --rounds 1": only bulk)
 	$(BIN)/python tests/bench/bench_end_to_end.py $(ARGS)
 
 bench-overhead: $(READY) ## A window of ten rows from plan to checkpoint, against spark-submit of an empty script
 	$(BIN)/python tests/bench/bench_overhead.py $(ARGS)
 
+bench-commands: $(READY) ## CPU seconds of commands that start no Spark: status, lag, an idle run
+	$(BIN)/python tests/bench/bench_commands.py $(ARGS)
+
+bench-pipelines: $(READY) ## CPU seconds of a run, and lag, of many pipelines in Airflow: idle, and ten rows each minute (PIPELINES=50 MINUTES=5)
+	$(BIN)/python tests/bench/bench_pipelines.py --pipelines $(or $(PIPELINES),50) --minutes $(or $(MINUTES),5) $(ARGS)
+
 bench-scale: $(READY) ## Thousands of tables, large GTID sets, hundreds of files, large rows: seconds by phase, and memory
 	$(BIN)/python tests/bench/bench_scale.py $(ARGS)
 
-audit: $(READY) ## Known vulnerabilities of what requirements.lock names (pip-audit; asks pypi.org, so no part of `make test`; ARGS="-s osv": api.osv.dev)
+audit: $(READY) ## Known vulnerabilities of the packages in requirements.lock, by pip-audit from pypi.org (ARGS="-s osv": from api.osv.dev); not part of `make test`
 	@test -n "$(findstring -s ,$(ARGS))" || $(BIN)/python -c \
 		'import urllib.request; urllib.request.urlopen("https://pypi.org/pypi/pip/25.0/json", timeout=30)' 2>/dev/null || { \
-		echo "Expected pypi.org's list of vulnerabilities (/pypi/NAME/VERSION/json), and found none: a proxy that serves" \
-			"packages does not have it. Nothing was audited. Run this where pypi.org itself is reached, or, where" \
-			"api.osv.dev is: make audit ARGS='-s osv'" >&2; exit 1; }
+		echo "Expected pypi.org's list of vulnerabilities (/pypi/NAME/VERSION/json), found none: a package proxy does not" \
+			"have it. Nothing was audited. Run this with access to pypi.org, or, with access to api.osv.dev:" \
+			"make audit ARGS='-s osv'" >&2; exit 1; }
 	$(BIN)/uv tool run --quiet --isolated --from pip-audit==2.10.1 pip-audit --requirement requirements.lock \
 		--require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 

@@ -1,4 +1,4 @@
-"""An example to copy: a DAG that runs when the topic of the shop's orders got new records."""
+"""An example to copy: a DAG that runs when the topic of the shop's orders has new records."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ORDERS = topic_asset("kafka_shop", "shop.orders")
 
 @dag(dag_id="example_downstream", schedule=[ORDERS], catchup=False, tags=["example"], is_paused_upon_creation=False)
 def example_downstream() -> None:
-    """Prints what each event says: the rows that came, and where in the topic they are."""
+    """Prints the number of new rows of each event, and their offsets in the topic."""
 
     @task
     def show(triggering_asset_events: Any = None) -> int:

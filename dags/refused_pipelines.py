@@ -1,7 +1,7 @@
-"""Defines no DAG: that pipeline files are wrong is this file's import error in Airflow.
+"""Reports invalid pipeline files as an import error in Airflow. Defines no DAG.
 
-Airflow stops scheduling each DAG of a file that has an import error, so the error must not be that of a file with DAGs
-of other pipelines in it. It shows the error of a file without DAGs to whoever may see any, so this one has names only.
+If a file has an import error, Airflow stops scheduling its DAGs, so the error must not be in a file with DAGs of valid
+pipelines. Airflow shows the error of a file without DAGs to all users who see any DAG, so it has file names only.
 """
 
 from changefeed.errors import SettingsError
@@ -10,7 +10,6 @@ from changefeed.settings.file import load_pipelines
 _, _errors = load_pipelines()
 if _errors:
     raise SettingsError(
-        f"these files of pipelines are refused, and have no DAG: {', '.join(sorted(path.name for path in _errors))}. "
-        "What is wrong with them is on the page Changefeed, for those who may see the pipeline, and said by "
-        "`changefeed check`."
+        f"these pipeline files are invalid and have no DAG: {', '.join(sorted(path.name for path in _errors))}. "
+        "To see the errors, open the page Changefeed (for users who may see the pipeline), or run `changefeed check`."
     )

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Write .env from .env.example: each empty value gets a random one. An .env that is there stays as it is.
+# Writes .env from .env.example, with random values for empty ones. Does not change an existing .env.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,10 +21,10 @@ values() {
 }
 
 if [ -e .env ]; then
-    echo "there is an .env already: it stays as it is. Remove it first to have another; servers that were made with it keep its passwords" >&2
+    echo "expected no .env, found one. Nothing was written. To create a new one, remove it first; existing servers keep its passwords" >&2
     exit 1
 fi
 umask 077
 set -o noclobber
 values < .env.example > .env
-echo "wrote .env. Airflow's user is admin, and the password AIRFLOW_ADMIN_PASSWORD in it"
+echo "wrote .env. Airflow's user is admin, with its password AIRFLOW_ADMIN_PASSWORD"

@@ -1,17 +1,17 @@
-"""Publish a backfill's window. Argument: a file with what the task `plan` returned, and the root that Airflow's
-worker found its archive to lie below.
+"""Publish a backfill's window. Argument: a JSON file with the plan of the task `plan`, and the root of its archive,
+which Airflow's worker checked.
 
-Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
+spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the window is sealed, 2 with an error that a
-retry cannot mend, 1 with any other.
+Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the window is sealed, 2 a terminal error, 1
+an error that a retry may resolve.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from changefeed.ingest.window_run import ingest
 from changefeed.model.connection import from_environment
@@ -20,24 +20,24 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
 from changefeed.source.archive.archive import archive_below
+from changefeed.spark.run_as_job import read_plan, run_as_job
 from changefeed.spark.session import session
-from changefeed.spark.submitted import planned, submitted
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("plan", help="a JSON file with the request, the window and the backfill's identity")
 
 
-def publish(given: argparse.Namespace) -> Iterator[str]:
-    """Publish the window to the backfill's topics; one line when it is sealed."""
-    plan = planned(given.plan)
+def publish(arguments: argparse.Namespace) -> Generator[str]:
+    """Publish the window to the backfill's topics; yields one line when it is sealed."""
+    plan = read_plan(arguments.plan)
     request = BackfillRequest.of(plan["request"])
     connections = PipelineConnections(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
     window = Window.from_json(plan["window"])
     archive = archive_below(request.archive, plan.get("archive_roots", [])) if request.archive else None
-    with session(connections.pipeline, "changefeed.ingest.run", submitted=True) as spark:
+    with session(connections.pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
         manifest = ingest(spark, connections, window, identity=plan["identity"], archive=archive)
     yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 
 if __name__ == "__main__":
-    sys.exit(submitted(ARGUMENTS, publish))
+    sys.exit(run_as_job(ARGUMENTS, publish))

@@ -1,9 +1,10 @@
-"""Publish frozen windows, one after another. Arguments: a file with what the task `plan` returned, the pipeline's name.
+"""Publish frozen windows, one after another. Arguments: a JSON file with the plan of the task `plan`, the pipeline's
+name.
 
-Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
+spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the windows are sealed, 2 with an error that a
-retry cannot mend, 1 with any other.
+Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the windows are sealed, 2 a terminal error, 1
+an error that a retry may resolve.
 """
 
 from __future__ import annotations
@@ -11,30 +12,35 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
+from changefeed.spark.run_as_job import read_plan, run_as_job
 from changefeed.spark.session import session
-from changefeed.spark.submitted import planned, submitted
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("plan", help="a JSON file with the windows, in order")
 ARGUMENTS.add_argument("pipeline")
-ARGUMENTS.add_argument("--max-seconds", type=int, default=0, help="begin no further window after so long")
+ARGUMENTS.add_argument(
+    "--max-seconds",
+    type=int,
+    default=0,
+    help="start no further window after this many seconds; 0, the default: no limit",
+)
 
 
-def publish(given: argparse.Namespace) -> Iterator[str]:
-    """Publish the windows in one Spark session; a line for each that is sealed."""
-    windows = [Window.from_json(values) for values in planned(given.plan)["windows"]]
-    pipeline = load_pipeline(given.pipeline)
-    with session(pipeline, "changefeed.ingest.run", submitted=True) as spark:
+def publish(arguments: argparse.Namespace) -> Generator[str]:
+    """Publish the windows in one Spark session; yields one line for each sealed window."""
+    windows = [Window.from_json(values) for values in read_plan(arguments.plan)["windows"]]
+    pipeline = load_pipeline(arguments.pipeline)
+    with session(pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
         from changefeed.ingest.run import ingest_windows
-        from changefeed.pipeline.connections import PipelineConnections  # loaded by now, while Spark started
+        from changefeed.pipeline.connections import PipelineConnections  # Spark's start has loaded them meanwhile
 
         connections = PipelineConnections(pipeline, from_environment)
-        for manifest in ingest_windows(spark, connections, windows, given.max_seconds or None):
+        for manifest in ingest_windows(spark, connections, windows, arguments.max_seconds or None):
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
                 f"messages, seconds {json.dumps(manifest.seconds)}"
@@ -42,4 +48,4 @@ def publish(given: argparse.Namespace) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(submitted(ARGUMENTS, publish))
+    sys.exit(run_as_job(ARGUMENTS, publish))

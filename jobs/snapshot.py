@@ -1,16 +1,16 @@
-"""Publish a snapshot's rows. Argument: a file with what the task `plan` returned.
+"""Publish a snapshot's rows. Argument: a JSON file with the plan of the task `plan`.
 
-Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
+spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when all of its tables are published, 2 with an error
-that a retry cannot mend, 1 with any other; a retry goes on where it was stopped.
+Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 all tables are published, 2 a terminal error, 1
+an error that a retry may resolve. A retry resumes after the last published chunk.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from changefeed.model.connection import from_environment
 from changefeed.pipeline.connections import PipelineConnections
@@ -18,21 +18,21 @@ from changefeed.settings.file import load_pipeline
 from changefeed.snapshot.planning import SnapshotPlan
 from changefeed.snapshot.run import run_snapshot
 from changefeed.snapshot.snapshot_status import progress_line
+from changefeed.spark.run_as_job import read_plan, run_as_job
 from changefeed.spark.session import session
-from changefeed.spark.submitted import planned, submitted
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("plan", help="a JSON file with the request, the tables and the snapshot's identity")
 
 
-def publish(given: argparse.Namespace) -> Iterator[str]:
-    """Publish what is left of the snapshot; a line a round."""
-    plan = SnapshotPlan.from_json(planned(given.plan))
+def publish(arguments: argparse.Namespace) -> Generator[str]:
+    """Publish the remaining chunks of the snapshot; yields one line a round."""
+    plan = SnapshotPlan.from_json(read_plan(arguments.plan))
     connections = PipelineConnections(load_pipeline(plan.request.pipeline), from_environment)
-    with session(connections.pipeline, "changefeed.snapshot.run", submitted=True) as spark:
-        for stands in run_snapshot(spark, connections, plan):
-            yield f"snapshot: {progress_line(stands)}{', finished' if stands.finished else ''}"
+    with session(connections.pipeline, "changefeed.snapshot.run", is_submitted=True) as spark:
+        for status in run_snapshot(spark, connections, plan):
+            yield f"snapshot: {progress_line(status)}{', finished' if status.finished else ''}"
 
 
 if __name__ == "__main__":
-    sys.exit(submitted(ARGUMENTS, publish))
+    sys.exit(run_as_job(ARGUMENTS, publish))

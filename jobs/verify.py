@@ -1,24 +1,24 @@
-"""Compare the rows of a pipeline's source with its topics. Arguments: a file with what the task `plan` returned, the
+"""Compare the rows of a pipeline's source with its topics. Arguments: a JSON file with the plan of the task `plan`, the
 pipeline's name.
 
-Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
+spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when all is judged, whatever the verdict is, 2 with an
-error that a retry cannot mend, 1 with any other.
+Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the comparison is complete, whatever its result,
+2 a terminal error, 1 an error that a retry may resolve.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from changefeed.model.connection import from_environment
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.verify import VerifyRequest
+from changefeed.spark.run_as_job import read_plan, run_as_job
 from changefeed.spark.session import session
-from changefeed.spark.submitted import planned, submitted
 from changefeed.verify.plan import plan_verify
 from changefeed.verify.positions import check_has_run, wait_for_runs
 from changefeed.verify.run import verify_topics
@@ -28,19 +28,22 @@ ARGUMENTS.add_argument("plan", help="a JSON file with the request and the name o
 ARGUMENTS.add_argument("pipeline")
 
 
-def compare(given: argparse.Namespace) -> Iterator[str]:
-    """Compare, keep the report in the commit log, and say what it says: the first differing keys with both rows."""
-    plan = planned(given.plan)
+def compare(arguments: argparse.Namespace) -> Generator[str]:
+    """Compare, and store the report in the commit log.
+
+    Yields its lines, with the first differing keys and both rows.
+    """
+    plan = read_plan(arguments.plan)
     request = VerifyRequest.of(plan["request"])
-    pipeline = load_pipeline(given.pipeline)
+    pipeline = load_pipeline(arguments.pipeline)
     connections = PipelineConnections(pipeline, from_environment)
     check_has_run(connections)
     comparison = plan_verify(connections, request)
-    with session(pipeline, "changefeed.verify.run", submitted=True) as spark:
+    with session(pipeline, "changefeed.verify.run", is_submitted=True) as spark:
         published = wait_for_runs(connections, request.wait_seconds)
         verified = verify_topics(spark, comparison, published, run=plan["run"])
     yield from verified.lines()
 
 
 if __name__ == "__main__":
-    sys.exit(submitted(ARGUMENTS, compare))
+    sys.exit(run_as_job(ARGUMENTS, compare))

@@ -1,4 +1,4 @@
-"""The plugin: a page in Airflow's navigation, and a REST API. Imports are lazy: every Airflow process loads this."""
+"""The Airflow plugin: a page in the navigation, and a REST API. Every Airflow process loads it, so imports are lazy."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ PREFIX = "/changefeed"
 
 
 class LazyApp:
-    """An ASGI application that is made by its first request."""
+    """An ASGI application that is created by its first request."""
 
     def __init__(self) -> None:
         self._app: Any = None
@@ -23,7 +23,7 @@ class LazyApp:
 
 
 class ChangefeedPlugin(AirflowPlugin):
-    """The page and the REST API, as Airflow asks for them."""
+    """Registers the page and the REST API with Airflow."""
 
     name = "changefeed"
     fastapi_apps: list[Any] = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "changefeed"}]  # noqa: RUF012 - as Airflow declares it
@@ -40,4 +40,4 @@ class ChangefeedPlugin(AirflowPlugin):
 
 
 installed = None if Path(__file__).parent.name == "plugins" else ChangefeedPlugin
-"""What the package's entry point names: Airflow finds the plugin of a checkout in its plugins folder already."""
+"""The package's entry point. None in a checkout, where Airflow loads the plugin from its plugins folder."""

@@ -1,6 +1,6 @@
-"""Airflow with a database of its own, for tests that run it in a process of its own.
+"""An Airflow with its own database, for tests that start it in another process.
 
-Airflow reads its settings when it is imported, so one process has one Airflow: tests start another one.
+Airflow reads its settings when it is imported, so a process can have only one Airflow.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ PROGRAMS = Path(sys.executable).parent
 _NOT_INHERITED = ("AIRFLOW", "CHANGEFEED_PIPELINES", "PYSPARK_", "SPARK_")
 
 
-def migrated(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment of an Airflow in ``directory``, its database migrated; further ``settings`` win."""
+def create_database(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Create the migrated database of an Airflow in ``directory``.
+
+    Returns its environment, with ``settings`` on top.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copy(empty_database(Home.default()), directory)
     return environment(directory) | dict(settings or {})
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """What Airflow in ``directory`` and the programs that it starts need, without the caller's own Airflow."""
+    """The environment of an Airflow in ``directory`` and its programs, without variables of the caller's Airflow."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     return kept | {
         "AIRFLOW_HOME": str(directory),

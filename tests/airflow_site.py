@@ -1,11 +1,11 @@
-"""A whole Airflow with our DAGs and plugin, against real servers: what the Airflow and browser tests share."""
+"""A complete Airflow with our DAGs and plugin, on real servers, for the Airflow, browser and security tests."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,8 @@ from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
 
 USERS = {"ada": "admin", "olga": "op", "ulf": "user", "vera": "viewer", "rita": "user"}
-"""Airflow's simple auth manager: name -> role. A password is the name twice. Rita has only rights that she is given."""
+"""Users of Airflow's simple auth manager by role. A password is the name twice. Rita has only the rights that
+`Site.give_rights` sets."""
 
 PIPELINE = """\
 name: {name}
@@ -41,17 +42,20 @@ retry_delay_seconds: 1
 {more}"""
 
 OVER_REST = PIPELINE.replace("  server_ids: {server_ids}\n", "")
-"""As somebody may write it who may not name server_ids."""
+"""`PIPELINE` as a user may write it over REST, who may not set server_ids."""
 
 PARSED = "changefeed_ingest__idle"
-"""A DAG of the file whose DAGs follow the pipelines."""
+"""A DAG of dags/pipelines.py, whose file token `Site.parse` uses."""
+
+SCRAPE_TOKEN = "scrape-0d5ce4b1f37a4c2e9d1b6a8f55"
+"""The token of Prometheus. Its variable has a prefix of variables that jobs get, which must not include this one."""
 
 _Answer = TypeVar("_Answer")
 
 
 @dataclass
 class Site:
-    """Airflow, its users, and a folder of pipelines."""
+    """Airflow with its users, its servers, and a folder of pipelines."""
 
     airflow: AirflowServer
     mysql: MysqlServer
@@ -59,18 +63,18 @@ class Site:
     spark: SparkConnectServer
     pipelines: Path
     site_file: Path
-    """What its administrator allows (CHANGEFEED_SITE)."""
+    """The administrator's site file (CHANGEFEED_SITE)."""
     rights: Path
-    """What rita may do (`LimitedAuthManager`)."""
+    """The file of rita's rights (`LimitedAuthManager`)."""
     _tokens: dict[str, str] = field(default_factory=dict)
 
     @property
     def archives(self) -> Path:
-        """The folder below which backfills may read archived files."""
+        """The folder from which backfills may read archived files."""
         return self.site_file.parent / "archives"
 
     def client(self, user: str | None = "ada") -> httpx.Client:
-        """A client that is logged in as ``user``, or as nobody."""
+        """A client that is logged in as ``user``; without a login if it is None."""
         headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
         return httpx.Client(base_url=self.airflow.url, headers=headers, timeout=60)
 
@@ -84,7 +88,7 @@ class Site:
         return self._tokens[user]
 
     def give_rights(self, *rights: str) -> None:
-        """Let rita have these rights on DAGs, `LimitedAuthManager`'s patterns, and no others."""
+        """Replace rita's rights on DAGs by ``rights``, patterns of `LimitedAuthManager`."""
         partial = self.rights.with_suffix(".partial")
         partial.write_text(json.dumps({"rita": rights}))
         partial.replace(self.rights)
@@ -92,7 +96,10 @@ class Site:
     def add_pipeline(
         self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
     ) -> None:
-        """Add a pipeline and wait until Airflow knows it. Its jobs run on the Connect server, or by spark-submit."""
+        """Add a pipeline, and wait until Airflow has its DAGs.
+
+        Its jobs use the Connect server, or spark-submit with *submit*.
+        """
         self.write_pipeline(name, database, more, server_ids, submit=submit)
         kinds = ("ingest", "seek", "backfill", "snapshot", "verify")
         self.wait_for_dag(*(f"changefeed_{kind}__{name}" for kind in kinds))
@@ -100,7 +107,7 @@ class Site:
     def write_pipeline(
         self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
     ) -> None:
-        """Write a pipeline's file; a run that begins now reads it."""
+        """Write a pipeline's file, which following runs read."""
         spark = "" if submit else f"spark: {{connect: '{self.spark.url}'}}\n"
         text = PIPELINE.format(name=name, database=database, more=more + spark, server_ids=server_ids)
         (self.pipelines / f"{name}.yaml").write_text(text)
@@ -109,40 +116,41 @@ class Site:
         self.parse()
         with self.client() as client:
             for path in (f"/api/v2/dags/{dag_id}" for dag_id in dag_ids):
-                until(lambda path=path: client.get(path).status_code == 200, f"Airflow knows {path}", 90)
+                wait_until(lambda path=path: client.get(path).status_code == 200, f"Airflow knows {path}", 90)
 
     def parse(self) -> None:
-        """Have Airflow parse the DAG files now: by itself it does so once in 30 seconds, as that costs CPU."""
+        """Have Airflow parse the DAG files now. Otherwise it parses them every 30 seconds, to save CPU."""
         with self.client() as client:
-            token = until(
+            token = wait_until(
                 lambda: client.get(f"/api/v2/dags/{PARSED}").json().get("file_token"), f"Airflow knows DAG {PARSED}", 90
             )
             assert client.put(f"/api/v2/parseDagFile/{token}").status_code in (201, 409)
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
-        """Start a run; its id."""
+        """Start a run; returns its id."""
         with self.client() as client:
             answer = client.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf or {}})
             assert answer.status_code == 200, answer.text
             return str(answer.json()["dag_run_id"])
 
     def run(self, dag_id: str, conf: dict[str, Any] | None = None, seconds: float = 300) -> dict[str, str]:
-        """Run a DAG to its end; its tasks' states, and the run's own under ''."""
-        return self.ended(dag_id, self.trigger(dag_id, conf), seconds)
+        """Run a DAG to its end; returns the states of its tasks, and of the run under ''."""
+        return self.wait_for_run(dag_id, self.trigger(dag_id, conf), seconds)
 
-    def ended(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, str]:
+    def wait_for_run(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, str]:
+        """Wait until a run ends; returns the states of its tasks, and of the run under ''."""
         with self.client() as client:
 
             def state() -> str | None:
                 state_now = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}").json()["state"]
                 return state_now if state_now in ("success", "failed") else None
 
-            ended = until(state, f"run {run_id} of {dag_id} ends", seconds)
+            outcome = wait_until(state, f"run {run_id} of {dag_id} ends", seconds)
             tasks = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances").json()["task_instances"]
-            return {"": ended, **{task["task_id"]: task["state"] for task in tasks}}
+            return {"": outcome, **{task["task_id"]: task["state"] for task in tasks}}
 
     def log(self, dag_id: str, task_id: str, run_id: str | None = None, attempt: int = 1) -> str:
-        """A task's log; of the latest run where none is named."""
+        """The log of a task, by default of the latest run."""
         with self.client() as client:
             if run_id is None:
                 runs = client.get(f"/api/v2/dags/{dag_id}/dagRuns", params={"order_by": "-run_after", "limit": 1})
@@ -155,24 +163,31 @@ class Site:
             return "\n".join(str(line.get("event", line)) for line in answer.json().get("content", []))
 
 
-def until(condition: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
-    """Wait for a true answer; AssertionError after ``seconds``."""
+def wait_until(condition: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
+    """Wait until ``condition`` is true, and return its result; AssertionError after ``seconds``."""
     end = time.monotonic() + seconds
     while True:
         if answer := condition():
             return answer
-        assert time.monotonic() < end, f"waited {seconds:g} seconds until {what}"
+        assert time.monotonic() < end, f"expected within {seconds:g} seconds: {what}"
         time.sleep(0.2)
 
 
 @contextmanager
-def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConnectServer) -> Iterator[Site]:
-    """Start Airflow in ``folder``, with one pipeline, `idle`, that nobody runs; kill it at the end."""
+def site(
+    folder: Path,
+    mysql: MysqlServer,
+    kafka: KafkaBroker,
+    spark: SparkConnectServer,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Site]:
+    """Start Airflow in ``folder`` with ``settings`` in its environment, and the unused pipeline `idle`; kill it at the
+    end."""
     folder.mkdir(parents=True, exist_ok=True)
     pipelines = folder / "pipelines"
     pipelines.mkdir()
     site_file = folder / "site.yaml"
-    site_file.write_text(f"archives: [{folder}/archives]\n")
+    site_file.write_text(f"archives: [{folder}/archives]\nscrape_token: {{environment: CHANGEFEED_SCRAPE_TOKEN}}\n")
     (folder / "archives").mkdir()
     passwords = folder / "passwords.json"
     passwords.write_text(json.dumps({name: name * 2 for name in USERS}))
@@ -191,6 +206,7 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
         settings={
             "CHANGEFEED_PIPELINES": str(pipelines),
             "CHANGEFEED_SITE": str(site_file),
+            "CHANGEFEED_SCRAPE_TOKEN": SCRAPE_TOKEN,
             "PYTHONPATH": os.pathsep.join(
                 map(str, (PROJECT / "include", PROJECT / "plugins", Path(__file__).parent / "security"))
             ),
@@ -202,6 +218,7 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "3",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+            **(settings or {}),
         },
         owner=ProcessId.own(),
         quick=True,

@@ -13,7 +13,7 @@ class AnyTopics(WindowTopics):
     def __init__(self) -> None:
         super().__init__(KafkaConnection("127.0.0.1:1"), {})
 
-    def made(self, topic: str, settings: TopicSettings) -> TopicLimits:  # noqa: ARG002 - as it is there
+    def ensure(self, topic: str, settings: TopicSettings) -> TopicLimits:  # noqa: ARG002 - as it is there
         return self.of(topic)
 
     def of(self, topic: str) -> TopicLimits:

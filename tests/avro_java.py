@@ -1,4 +1,4 @@
-"""Apache Avro's Java library, and the AvroData of a Connect converter, called from Python: judges of what we write.
+"""Apache Avro's Java library, and the AvroData of a Connect converter, called from Python, to check what we write.
 
 The converter is Apicurio's, whose AvroData is Confluent's: Confluent's own is in no package registry.
 """

@@ -31,7 +31,7 @@ def description() -> Event:
 
 def query(sql: str, variables: int = 0) -> Event:
     head = bytes(8) + b"\x01" + bytes(2) + variables.to_bytes(2, "little")
-    # A status variable that has a size of its own, as long as is wanted: Q_TIME_ZONE_CODE.
+    # A status variable that has a size of its own, of any length: Q_TIME_ZONE_CODE.
     words = b"\x05" + bytes([variables - 2]) + b"z" * (variables - 2) if variables else b""
     return Event(EventType.QUERY, head + words + b"d\0" + sql.encode())
 

@@ -1,7 +1,7 @@
 """Servers and names for all tests.
 
-The servers are started when the first test asks for them, once a session, and stopped at its end with their
-data removed. A session that is killed leaves them to `python -m devstack stop`, or to the next session.
+A server is started when the first test needs it, once a session; at the end of the session it is stopped and its data
+is removed. If a session is killed, `python -m devstack stop` or the next session stops its servers.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from devstack.kafka import KafkaBroker
 from devstack.mariadb import EVERYTHING_ON as MARIADB_EVERYTHING_ON
 from devstack.mariadb import MariadbServer
 from devstack.mysql import EVERYTHING_ON, GTIDS, MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.reaper import end_orphans
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
-# How long a property takes says how busy the machine is, and fails no test.
+# No deadline: the time of an example depends on the load of the machine.
 hypothesis.settings.register_profile(
     "changefeed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("changefeed")
 
 PREFIXES = {"stock": "", "everything": "everything_"}
-"""Of the fixtures of servers, by `server_settings`."""
+"""The prefixes of the server fixtures, by `server_settings`."""
 
 _server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
 
 
 @pytest.fixture(scope="session")
 def session_folder() -> Iterator[Path]:
-    """Where the servers of this session live: `.devstack/test/<unique>`, removed at the end."""
+    """The folder of this session's servers, `.devstack/test/<unique>`; removed at the end."""
     home = Home.default()
     end_orphans(home)
     folder = home.test / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -59,7 +59,7 @@ def session_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def full_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=FULL and GTIDs."""
-    with started(
+    with run_server(
         MysqlServer(
             session_folder / "full-mysql",
             options={"binlog_row_metadata": "FULL"} | GTIDS,
@@ -74,7 +74,9 @@ def full_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
 def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default, and without GTIDs, the default of releases before it."""
     options = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
-    with started(MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(
+        MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own(), quick=True)
+    ) as server:
         yield server
 
 
@@ -82,7 +84,7 @@ def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
 def full_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=FULL."""
     options = {"binlog_row_metadata": "FULL"}
-    with started(
+    with run_server(
         MariadbServer(session_folder / "full-mariadb", options=options, owner=ProcessId.own(), quick=True)
     ) as server:
         yield server
@@ -91,42 +93,42 @@ def full_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
 @pytest.fixture(scope="session")
 def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
-    with started(MariadbServer(session_folder / "mariadb", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(session_folder / "mariadb", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def everything_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
-    """MySQL 9.7 with all that it can log beside its defaults."""
+    """MySQL 9.7 with all optional parts of its binlog."""
     folder = session_folder / "everything-mysql"
-    with started(MysqlServer(folder, options=EVERYTHING_ON, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(folder, options=EVERYTHING_ON, owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def everything_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
-    """MariaDB 11.4 with all that it can log beside its defaults."""
+    """MariaDB 11.4 with all optional parts of its binlog."""
     folder = session_folder / "everything-mariadb"
-    with started(MariadbServer(folder, options=MARIADB_EVERYTHING_ON, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(folder, options=MARIADB_EVERYTHING_ON, owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture
 def server_settings(request: pytest.FixtureRequest) -> str:
-    """Which settings the servers of a test have: "stock" or "everything"; see `both_settings`."""
+    """The settings of a test's servers, "stock" or "everything"; see `both_settings`."""
     return str(getattr(request, "param", os.environ.get("CHANGEFEED_SERVERS", "stock")))
 
 
 @pytest.fixture
 def source_mysql(server_settings: str, request: pytest.FixtureRequest) -> MysqlServer:
-    """`mysql_server` or `everything_mysql_server`, as `server_settings` says."""
+    """`mysql_server` or `everything_mysql_server`, by `server_settings`."""
     server: MysqlServer = request.getfixturevalue(f"{PREFIXES[server_settings]}mysql_server")
     return server
 
 
 @pytest.fixture
 def source_mariadb(server_settings: str, request: pytest.FixtureRequest) -> MariadbServer:
-    """`mariadb_server` or `everything_mariadb_server`, as `server_settings` says."""
+    """`mariadb_server` or `everything_mariadb_server`, by `server_settings`."""
     server: MariadbServer = request.getfixturevalue(f"{PREFIXES[server_settings]}mariadb_server")
     return server
 
@@ -135,7 +137,7 @@ def source_mariadb(server_settings: str, request: pytest.FixtureRequest) -> Mari
 def mysql_57_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 5.7.22 with its defaults."""
     folder = session_folder / "mysql-5.7"
-    with started(MysqlServer(folder, release="5.7", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(folder, release="5.7", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
@@ -143,40 +145,42 @@ def mysql_57_server(session_folder: Path) -> Iterator[MysqlServer]:
 def mysql_80_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 8.0.15 with its defaults."""
     folder = session_folder / "mysql-8.0"
-    with started(MysqlServer(folder, release="8.0", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(folder, release="8.0", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_1011_server(session_folder: Path) -> Iterator[MariadbServer]:
-    """MariaDB 10.11.5 with its defaults, but for binlog_format=ROW."""
+    """MariaDB 10.11.5 with its defaults, except binlog_format=ROW."""
     folder = session_folder / "mariadb-10.11"
-    with started(MariadbServer(folder, release="10.11", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(folder, release="10.11", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_118_server(session_folder: Path) -> Iterator[MariadbServer]:
-    """MariaDB 11.8 with its defaults, but for binlog_format=ROW."""
+    """MariaDB 11.8 with its defaults, except binlog_format=ROW."""
     folder = session_folder / "mariadb-11.8"
-    with started(MariadbServer(folder, release="11.8", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(folder, release="11.8", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mysql_follower(session_folder: Path) -> Iterator[MysqlServer]:
-    """A second MySQL, without a binlog, that a pipeline's changes are applied to."""
+    """A second MySQL, without a binlog, as a follower."""
     options = {"skip-log-bin": "ON", "gtid-mode": "OFF", "enforce-gtid-consistency": "OFF", "server-id": 2}
     options |= {"innodb-buffer-pool-size": "32M"}
-    with started(MysqlServer(session_folder / "mysql-2", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(
+        MysqlServer(session_folder / "mysql-2", options=options, owner=ProcessId.own(), quick=True)
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_follower(session_folder: Path) -> Iterator[MariadbServer]:
-    """A second MariaDB that a pipeline's changes are applied to."""
+    """A second MariaDB, as a follower."""
     options = {"server-id": 2, "innodb-buffer-pool-size": "32M"}
-    with started(
+    with run_server(
         MariadbServer(session_folder / "mariadb-2", options=options, owner=ProcessId.own(), quick=True)
     ) as server:
         yield server
@@ -184,27 +188,27 @@ def mariadb_follower(session_folder: Path) -> Iterator[MariadbServer]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
-    """A Kafka broker that creates no topic by itself."""
-    with started(KafkaBroker(session_folder / "kafka", owner=ProcessId.own(), quick=True)) as broker:
+    """A Kafka broker without automatic creation of topics."""
+    with run_server(KafkaBroker(session_folder / "kafka", owner=ProcessId.own(), quick=True)) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def schema_registry(session_folder: Path) -> Iterator[SchemaRegistry]:
-    """A schema registry that takes any schema: see `devstack.schema_registry`."""
-    with started(SchemaRegistry(session_folder / "schema-registry", owner=ProcessId.own())) as registry:
+    """A schema registry that accepts any schema; see `devstack.schema_registry`."""
+    with run_server(SchemaRegistry(session_folder / "schema-registry", owner=ProcessId.own())) as registry:
         yield registry
 
 
 @pytest.fixture(scope="session")
 def spark_connect(session_folder: Path) -> Iterator[SparkConnectServer]:
-    """Spark at local[2], started: for whatever needs Spark and is not about starting it."""
-    with started(SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())) as server:
+    """A running Spark Connect server with local[2], for tests that do not test the start of Spark."""
+    with run_server(SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())) as server:
         yield server
 
 
 AIRFLOW_SITE = pytest.StashKey[ExitStack]()
-"""What stops the Airflow of a session, once it is started."""
+"""The exit stack that stops the Airflow of a session."""
 
 
 @pytest.fixture(scope="session")
@@ -223,7 +227,7 @@ def airflow_site(
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Airflow ends with the last test that may use it: left alone it takes a sixth of a core from all others."""
+    """Stop Airflow after the last test that may use it, because it takes a sixth of a core when idle."""
     if scope_of(item.nodeid) == "airflow" and (nextitem is None or scope_of(nextitem.nodeid) != "airflow"):
         with item.config.stash.get(AIRFLOW_SITE, ExitStack()):
             pass
@@ -231,19 +235,19 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def unique_name() -> str:
-    """A short name that no other test has: for topics, databases, pipelines, transactional ids."""
+    """A short unique name for topics, databases, pipelines and transactional ids."""
     return f"t{uuid.uuid4().hex[:10]}"
 
 
 @pytest.fixture
 def server_id() -> int:
-    """A replication server id that no other test has, also in a session at the same time; the next 9 are free too."""
+    """A replication server id that is unique also among parallel sessions; the next 9 ids are free too."""
     return next(_server_ids) * 10
 
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, unique_name: str) -> Iterator[str]:
-    """An empty database, dropped afterwards; on `full_mysql_server` if the test uses that, else on `mysql_server`."""
+    """An empty database on `full_mysql_server` if the test uses that, else on `mysql_server`; dropped afterwards."""
     name = "full_mysql_server" if "full_mysql_server" in request.fixturenames else "mysql_server"
     server: MysqlServer = request.getfixturevalue(name)
     server.execute(f"CREATE DATABASE `{unique_name}`")
@@ -252,25 +256,27 @@ def database(request: pytest.FixtureRequest, unique_name: str) -> Iterator[str]:
 
 
 AIRFLOW = ("tests/browser/", "tests/integration/airflow/test_airflow_", "tests/security/")
-"""The tests that share the one Airflow of a session."""
+"""The tests that share the session's Airflow."""
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""By file the seconds of its tests that `make test` runs, and of those that only `make test-all` does; written by
+"""By file, the seconds of its tests in `make test`, and of those that only `make test-all` runs; written by
 `make test-durations`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--keep-durations", action="store_true", help=f"write how long tests take to {DURATIONS.name}")
+    parser.addoption(
+        "--keep-durations", action="store_true", help=f"write the seconds of each test file to {DURATIONS.name}"
+    )
 
 
 def scope_of(nodeid: str) -> str:
-    """What one worker has as a whole: a file, or all that need the one Airflow."""
+    """The tests that run in one worker: those of a file, or all that need Airflow."""
     file = nodeid.split("::")[0]
     return "airflow" if file.startswith(AIRFLOW) else file
 
 
 def seconds_of_scopes(items: Iterable[pytest.Item]) -> dict[str, float]:
-    """By scope how long its tests among ``items`` took when durations were written; of new files nothing is known."""
+    """By scope, the stored seconds of its tests among ``items``; 0 for new files."""
     known = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     tiers = {(item.nodeid.split("::")[0], item.get_closest_marker("extended") is not None) for item in items}
     seconds: dict[str, float] = {}
@@ -281,7 +287,7 @@ def seconds_of_scopes(items: Iterable[pytest.Item]) -> dict[str, float]:
 
 
 class WholeFiles(LoadScopeScheduling):
-    """Gives each worker of pytest-xdist whole files, in the order in which they were collected."""
+    """Gives each worker of pytest-xdist complete files, in the order of collection."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False
@@ -295,10 +301,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
     return WholeFiles(config, log)
 
 
-@pytest.hookimpl(trylast=True)  # behind the choice by -m and -k
+@pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With workers what takes longest comes first, so that all end together. Without, tests of Airflow come last: its
-    processes take CPU from whatever runs beside them."""
+    """With workers, run the longest files first, so that all workers end at about the same time. Without workers, run
+    the tests of Airflow last, because its processes take CPU from other tests."""
     if hasattr(config, "workerinput"):
         seconds = seconds_of_scopes(items)
         items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])
@@ -307,7 +313,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Says at once what failed and what the machine had free then: a session that is killed leaves nothing else."""
+    """Print a failure and the free memory and disk at once, because a killed session prints nothing later."""
     if not report.failed or "PYTEST_XDIST_WORKER" in os.environ:
         return
     memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
@@ -347,7 +353,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI a skipped test is a failed one: what is not run is not known to work."""
+    """In CI, report a skipped test as failed."""
     report = yield
     if report.skipped and os.environ.get("CI"):
         report.outcome = "failed"

@@ -49,7 +49,7 @@ def begun_alter(server: SqlServer, database: str, table: str, clauses: str) -> I
 
 
 def alter_at_once(server: SqlServer, database: str, *, between: Callable[[], object] = lambda: None) -> None:
-    """Two ALTERs that begin one after the other and are committed the other way round, a third one that is rolled
+    """Two ALTERs that begin one after the other and are committed the other way round, a third ALTER that is rolled
     back, and rows of their tables before, between and after; all rows have 10 in `a` and 20 in `b`.
 
     ``between`` is called while all three are under way.

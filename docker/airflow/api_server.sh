@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Airflow's API server. Its simple auth manager reads the password of `admin` from a file: the one in .env, written anew here.
+# Starts Airflow's API server. Its simple auth manager reads the password of `admin` from a file, which is written here from .env.
 set -euo pipefail
 umask 077
 python -c 'import json, os; print(json.dumps({"admin": os.environ["AIRFLOW_ADMIN_PASSWORD"]}))' \

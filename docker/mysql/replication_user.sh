@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs once, when the data directory is created: the user that the pipelines read the binlog with.
+# Runs once, when the data directory is created: creates the pipelines' user, who may read the binlog.
 set -euo pipefail
 mysql --protocol=socket --user=root --password="$MYSQL_ROOT_PASSWORD" <<SQL
 CREATE USER 'changefeed'@'%' IDENTIFIED WITH caching_sha2_password BY '$CHANGEFEED_MYSQL_PASSWORD';

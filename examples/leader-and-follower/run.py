@@ -1,6 +1,6 @@
-"""The example from beginning to end: `python examples/leader-and-follower/run.py`.
+"""Runs the complete example: `python examples/leader-and-follower/run.py`.
 
-It starts a leader, a follower and Kafka in a temporary folder, and ends them.
+It starts a leader, a follower and Kafka in a temporary folder, and stops them at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parents[1] / "include"))
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import started  # noqa: E402
+from devstack.process import run_server  # noqa: E402
 from devstack.sql_server import SqlServer  # noqa: E402
 
 FIRST = """\
@@ -38,7 +38,7 @@ UPDATE pet SET last_vaccine = '2020-6-10' WHERE name = 'Spot';"""
 
 
 def changefeed(*arguments: str) -> str:
-    """What a command prints; 3 is its exit code where nothing is new."""
+    """Run a command; returns its output. Exit code 3 means that nothing was new."""
     print("$ changefeed", *arguments, flush=True)
     command = [str(Path(sys.executable).with_name("changefeed")), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -48,27 +48,27 @@ def changefeed(*arguments: str) -> str:
 
 
 def execute(leader: SqlServer, script: str) -> None:
-    """Run a script on the leader, as the mysql client does."""
+    """Print a script, and run it on the leader."""
     print(*(f"leader> {line}" for line in script.splitlines()), sep="\n", flush=True)
     leader.execute(*filter(None, map(str.strip, script.split(";"))))
 
 
 def publish_and_follow() -> None:
-    """What the pipeline's two DAGs do each minute."""
+    """Run the commands that are equivalent to the pipeline's two DAGs."""
     print(changefeed("run", "pets"), end="")
     print(changefeed("replicate", "pets", "--to", "follower"), end="")
 
 
 def main() -> None:
-    """Run the example to its end."""
+    """Run the example."""
     with TemporaryDirectory(prefix="changefeed-") as folder, ExitStack() as servers:
         owner, data = ProcessId.own(), Path(folder)
-        leader = servers.enter_context(started(MysqlServer(data / "leader", owner=owner, quick=True)))
+        leader = servers.enter_context(run_server(MysqlServer(data / "leader", owner=owner, quick=True)))
         options = {"server-id": 2}
         follower = servers.enter_context(
-            started(MysqlServer(data / "follower", options=options, owner=owner, quick=True))
+            run_server(MysqlServer(data / "follower", options=options, owner=owner, quick=True))
         )
-        kafka = servers.enter_context(started(KafkaBroker(data / "kafka", owner=owner, quick=True)))
+        kafka = servers.enter_context(run_server(KafkaBroker(data / "kafka", owner=owner, quick=True)))
         os.environ |= {
             "CHANGEFEED_PIPELINES": str(HERE / "pipelines"),
             "AIRFLOW_CONN_LEADER": leader.url,

@@ -1,4 +1,4 @@
-"""Print what is in the topics: `python consume.py HOST:PORT TOPIC ...`. It needs nothing but kafka-python."""
+"""Prints the records of topics: `python consume.py HOST:PORT TOPIC ...`. It needs only kafka-python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import kafka
 
 
 def main(bootstrap: str, *topics: str) -> None:
-    """Print the committed records of ``topics``, each topic from its first record to its last one."""
+    """Print all committed records of ``topics``, one topic after another."""
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, isolation_level="read_committed")
     for topic in topics:
         partition = kafka.TopicPartition(topic, 0)

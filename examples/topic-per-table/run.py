@@ -1,6 +1,6 @@
-"""The example from beginning to end: `python examples/topic-per-table/run.py`.
+"""Runs the complete example: `python examples/topic-per-table/run.py`.
 
-It starts MySQL and Kafka in a temporary folder, and ends them.
+It starts MySQL and Kafka in a temporary folder, and stops them at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parents[1] / "include"))
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import started  # noqa: E402
+from devstack.process import run_server  # noqa: E402
 
 TABLES = ("paymentA", "paymentB", "paymentC")
 STATEMENTS = [
@@ -36,7 +36,7 @@ STATEMENTS = [
 
 
 def run(*command: str) -> None:
-    """Run a command, and show what it prints."""
+    """Run a command, and print its output."""
     print("$", *(Path(word).name if word.endswith(".py") else word for word in command), flush=True)
     programs = {"changefeed": [str(Path(sys.executable).with_name("changefeed"))], "python": [sys.executable]}
     program, *arguments = command
@@ -47,11 +47,11 @@ def run(*command: str) -> None:
 
 
 def main() -> None:
-    """Run the example to its end."""
+    """Run the example."""
     with TemporaryDirectory(prefix="changefeed-") as folder, ExitStack() as servers:
         owner, data = ProcessId.own(), Path(folder)
-        mysql = servers.enter_context(started(MysqlServer(data / "mysql", owner=owner, quick=True)))
-        kafka = servers.enter_context(started(KafkaBroker(data / "kafka", owner=owner, quick=True)))
+        mysql = servers.enter_context(run_server(MysqlServer(data / "mysql", owner=owner, quick=True)))
+        kafka = servers.enter_context(run_server(KafkaBroker(data / "kafka", owner=owner, quick=True)))
         os.environ |= {
             "CHANGEFEED_PIPELINES": str(HERE / "pipelines"),
             "AIRFLOW_CONN_MYSQL": f"{mysql.root_url}/mysql",

@@ -11,26 +11,26 @@
     │   │   └── NoSuchTableError  a table or its database is not on the server
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
     │   ├── SchemaError           names or types of a table's columns are unknown or contradict the binlog
-    │   ├── TopicError            a topic cannot be made, named or written as the pipeline wants
+    │   ├── TopicError            a topic cannot be created, named or written as configured
     │   ├── RegistryError         the schema registry refuses the login, or what it is asked for
-    │   │   └── CompatibilityError   a schema does not go with those that its subject has
-    │   ├── BadRecordError        a record that Kafka does not take, or a transform fails on
+    │   │   └── CompatibilityError   a schema is not compatible with its subject
+    │   ├── BadRecordError        a record that Kafka refuses, or a transform fails on
     │   ├── FollowerError         a follower refuses a statement, or cannot follow as it is set up
     │   ├── AccountingError       a window's bytes or rows do not add up
     │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
     │       └── StaleCheckpointError   another run moved it first
     └── RetryableError            the same call may succeed later
-        ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
+        ├── SourceUnavailableError     the server cannot be reached, or refuses a password that expires
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── SparkFailedError           a Spark job failed, or lost what it had decoded
         ├── RegistryUnavailableError   the schema registry cannot be reached, or does not answer
         ├── FollowerUnavailableError   the follower cannot be reached, or has no lock to give
         ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
-        ├── StateStoreUnavailableError   the database that keeps checkpoints cannot be read or written
+        ├── StateStoreUnavailableError   the database of the checkpoints cannot be read or written
         ├── FencedError                a newer attempt of the same pipeline took over
-        └── PipelineBusyError          another run of this pipeline is under way
+        └── PipelineBusyError          another run of this pipeline is in progress
 
-Each message says what was wanted, what is there, what it means and what to do. Values are quoted.
+Each message has what was expected, what was found, the consequence and the remedy. Values are quoted.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from changefeed.printable import printable
 
 
 class ChangefeedError(Exception):
-    """Root of the tree. Its text can be printed anywhere, whatever a server put into it: see `printable`."""
+    """Base of all errors. Its text is safe to print, also with text of a server: see `printable`."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class TerminalError(ChangefeedError):
-    """A retry cannot help: somebody has to change something first."""
+    """A retry fails again until something is changed."""
 
 
 class SettingsError(TerminalError):
-    """A setting is wrong; the message names where it stands and the nearest valid value."""
+    """A setting is wrong; the message names the file, the line and the nearest valid value."""
 
 
 class OptionError(SettingsError):
-    """An option of a wire format is unknown or has a value that it does not take.
+    """An option of a wire format is unknown or has an invalid value.
 
-    ``path`` is the option's name; options of a format inside another come after the name that holds them.
+    ``path`` is the option's name; an option of an inner format follows the name of the outer option.
     """
 
     def __init__(self, message: str, *path: str) -> None:
@@ -91,7 +91,7 @@ class SchemaError(TerminalError):
 
 
 class TopicError(TerminalError):
-    """A topic cannot be made, named or written as the pipeline wants it."""
+    """A topic cannot be created, named or written as configured."""
 
 
 class RegistryError(TerminalError):
@@ -99,16 +99,16 @@ class RegistryError(TerminalError):
 
 
 class CompatibilityError(RegistryError):
-    """A schema does not go with those that its subject has; the message names the column and the rule."""
+    """A schema is not compatible with its subject; the message names the column and the rule."""
 
 
 class BadRecordError(TerminalError):
-    """A record that Kafka does not take, or a change that a transform fails on; the message names table, key and
+    """A record that Kafka refuses, or a change that a transform fails on; the message names table, key and
     coordinates."""
 
 
 class FollowerError(TerminalError):
-    """A follower refuses a statement or the login; ``code`` is the server's, 0 where it is none of its errors."""
+    """A follower refuses a statement or the login; ``code`` is the server's error code, 0 for another error."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ class CheckpointError(TerminalError):
 
 
 class StaleCheckpointError(CheckpointError):
-    """The checkpoint is not where this run read it any more: another run moved it."""
+    """Another run moved the checkpoint since this run read it."""
 
 
 class RetryableError(ChangefeedError):
@@ -132,7 +132,8 @@ class RetryableError(ChangefeedError):
 
 
 class SourceUnavailableError(RetryableError):
-    """The server cannot be reached, or the connection to it was lost."""
+    """The server cannot be reached, the connection to it was lost, or a password that expires was refused or not
+    returned."""
 
 
 class SparkUnavailableError(RetryableError):
@@ -148,7 +149,7 @@ class RegistryUnavailableError(RetryableError):
 
 
 class FollowerUnavailableError(RetryableError):
-    """The follower cannot be reached, or has no lock to give."""
+    """The follower cannot be reached, has no lock to give, or refused a password that expires."""
 
 
 class BrokerUnavailableError(RetryableError):
@@ -156,7 +157,7 @@ class BrokerUnavailableError(RetryableError):
 
 
 class StateStoreUnavailableError(RetryableError):
-    """The database that keeps the checkpoints cannot be read or written."""
+    """The database of the checkpoints cannot be read or written."""
 
 
 class FencedError(RetryableError):
@@ -164,7 +165,7 @@ class FencedError(RetryableError):
 
 
 class PipelineBusyError(RetryableError):
-    """Another run of this pipeline is under way."""
+    """Another run of this pipeline is in progress."""
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:

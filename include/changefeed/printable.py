@@ -1,4 +1,4 @@
-"""Text of others as it is shown to people: on a terminal, in a log, on the page."""
+"""Escapes foreign text for terminals, logs and pages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ _KEPT = frozenset("\n\t")
 
 def printable(text: str) -> str:
     """``text`` with an escape, as in \\x1b or \\u202e, for each character that prints nothing, moves the cursor or
-    turns the direction of what follows; line ends and tabs stay.
+    changes the direction of what follows; line ends and tabs stay.
 
-    A name of a table, a topic or a server's error may have any character: one could erase a line of the terminal, or
-    show `gnp.exe` for `exe.png`.
+    Names of tables and topics and errors of a server may have any character: some erase a line of the terminal, or show
+    `gnp.exe` for `exe.png`.
     """
     if text.isprintable():
         return text

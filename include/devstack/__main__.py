@@ -17,16 +17,18 @@ app = typer.Typer(help="The servers of `make demo`: MySQL, Kafka and Airflow on 
 
 @app.command()
 def fetch(
-    tests: Annotated[bool, typer.Option("--tests", help="What the tests need, too.")] = False,
-    consumers: Annotated[bool, typer.Option("--consumers", help="What `make test-consumers` needs, too.")] = False,
+    tests: Annotated[bool, typer.Option("--tests", help="Also fetch what the tests need. Default: off.")] = False,
+    consumers: Annotated[
+        bool, typer.Option("--consumers", help="Also fetch what `make test-consumers` needs. Default: off.")
+    ] = False,
 ) -> None:
-    """Fetch all software, so that `up` needs no network."""
+    """Fetch all software in advance, so that `up` needs no network."""
     Stack().fetch(tests=tests, consumers=consumers)
 
 
 @app.command()
 def up() -> None:
-    """Start what does not run, and show where it is."""
+    """Start the servers that are not running, and show their addresses."""
     from devstack.demo import show_exports, show_login
 
     stack = Stack()
@@ -38,36 +40,55 @@ def up() -> None:
 
 @app.command()
 def demo(
-    once: Annotated[bool, typer.Option("--once", help="End when the first windows are verified.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Exit when the first windows are verified. Default: run until Ctrl-C.")
+    ] = False,
     follower: Annotated[
-        bool, typer.Option("--follower", help="Bring a second MySQL to the same rows, and compare the two.")
+        bool, typer.Option("--follower", help="Also replicate to a second MySQL, and compare the two. Default: off.")
     ] = False,
 ) -> None:
-    """Run the shop pipeline on the servers, and show what it publishes."""
+    """Run the shop pipeline on the servers, and show the records that it publishes."""
     from devstack.demo import demo as run_demo
 
     try:
         run_demo(Stack(with_follower=follower), once=once)
     except KeyboardInterrupt:
-        print("ended")
+        print("stopped")
 
 
 @app.command()
 def status() -> None:
-    """Show what runs and where."""
+    """Show which servers run, and their addresses."""
     _show(Stack())
 
 
 @app.command()
+def env() -> None:
+    """Print `export` lines for a shell in which `changefeed` works on the servers: eval "$(python -m devstack env)"."""
+    print("\n".join(Stack().exports))
+
+
+@app.command()
+def sql() -> None:
+    """Run the SQL statements of standard input on the database server as root, and print the rows of queries."""
+    from devstack.sql_shell import run_statements
+
+    for row in run_statements(Stack().mysql_root_url, sys.stdin.read()):
+        print("\t".join(row))
+
+
+@app.command()
 def stop() -> None:
-    """Stop what was started, and nothing else; the data stay."""
+    """Stop the servers that devstack started. Their data stay."""
     stopped = Stack().stop()
     print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 @app.command()
 def clean(
-    downloads: Annotated[bool, typer.Option("--downloads", help="Remove the fetched software too.")] = False,
+    downloads: Annotated[
+        bool, typer.Option("--downloads", help="Also remove the fetched software. Default: off.")
+    ] = False,
 ) -> None:
     """Remove the servers' data."""
     Stack().clean(downloads=downloads)

@@ -36,19 +36,19 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "dag-processor": (),
     "triggerer": ("--skip-serve-logs",),
 }
-"""What runs, with its arguments; log servers are skipped, as they listen on all addresses."""
+"""The components and their arguments. Log servers are skipped, because they listen on all addresses."""
 
 HEALTHY_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 USER = "admin"
-"""Who logs in, and has all rights."""
+"""The only user, an administrator."""
 
 _NOT_INHERITED = ("AIRFLOW", "PYTHONPATH", "SPARK_", "PYSPARK_", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True)
 class _Installation:
-    """What stays the same for the life of the data; readable by its owner only."""
+    """Port and keys, stored with the data; only the owner can read the file."""
 
     port: int
     jwt_secret: str
@@ -59,12 +59,15 @@ class _Installation:
 class AirflowServer:
     """An Airflow whose AIRFLOW_HOME is *directory*, with the project's DAGs and plugins.
 
-    It has one user, `USER`, with a generated password that stays. *connections* maps a connection's id to its URI or
-    JSON, *settings* holds further environment variables of all components, which win over devstack's
-    (`{"AIRFLOW__CORE__PARALLELISM": "8"}`). The first `start` creates database, port, keys and password; another object
-    for the same directory finds them. *owner* is the process without which the server is an orphan; None means that it
-    outlives everybody until it is stopped. The database of a *quick* server, for tests, is a copy of one that is
-    migrated once.
+    - *connections* maps a connection's id to its URI or JSON.
+    - *settings* are further environment variables of all components, which override devstack's
+      (`{"AIRFLOW__CORE__PARALLELISM": "8"}`).
+    - *owner* is a process. When it has ended, the server is an orphan. Without an owner the server runs until it is
+      stopped.
+    - *quick*, for tests: the database is copied from a migrated one.
+
+    The first `start` creates database, port, keys and the generated password of the only user, `USER`. Other objects
+    for the same directory use them.
     """
 
     def __init__(
@@ -97,17 +100,18 @@ class AirflowServer:
 
     @property
     def port(self) -> int:
-        """TCP port of page and REST API at 127.0.0.1; the same for the life of the data."""
+        """TCP port of page and REST API at 127.0.0.1; it does not change while the data exist."""
         return self._installation().port
 
     @property
     def url(self) -> str:
-        """Where the page is; the REST API is below `/api/v2`."""
+        """URL of the page; the REST API is below `/api/v2`."""
         return f"http://{LOCALHOST}:{self.port}"
 
     @property
     def password(self) -> str:
-        """That of `USER`; the same for the life of the data, unless *settings* name another file of passwords."""
+        """Password of `USER`; it does not change while the data exist, unless *settings* name another passwords
+        file."""
         return str(json.loads(self._passwords_file.read_text())[USER])
 
     @property
@@ -132,7 +136,7 @@ class AirflowServer:
 
     @property
     def env(self) -> dict[str, str]:
-        """The whole environment of the components, and of a process that wants to be one of them."""
+        """The complete environment of the components, also for other processes that use this Airflow."""
         java = fetch_java(self.home)
         installation = self._installation()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
@@ -151,16 +155,16 @@ class AirflowServer:
 
     @property
     def database_env(self) -> dict[str, str]:
-        """Of `env`, what a process of somebody else needs to read and write this Airflow's Variables."""
+        """The part of `env` that another process needs to read and write this Airflow's Variables."""
         settings = self._airflow_settings(self._installation())
         names = ("AIRFLOW_HOME", "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
         return {name: settings[name] for name in names}
 
     def start(self) -> None:
-        """Create what is missing, start all components and wait until Airflow calls them healthy.
+        """Create missing files, start all components, and wait until Airflow reports them healthy.
 
-        If all run already, only the last; if some do, those are stopped first.
-        Raises ServerError with the end of the log of the component that did not come up.
+        If all components run already, only wait; if some do, stop them first. Raises ServerError with the end of the
+        log of the component that did not start.
         """
         try:
             if not self.running:
@@ -175,7 +179,7 @@ class AirflowServer:
     def stop(self, grace: float = STOP_SECONDS) -> None:
         """Stop the components and their tasks; SIGKILL if that takes longer than *grace* seconds each.
 
-        The API server is the last, because running tasks report to it.
+        The API server is stopped last, because running tasks report to it.
         """
         others = [process for component, process in self._processes.items() if component != "api-server"]
         with ThreadPoolExecutor(len(others)) as threads:
@@ -189,7 +193,7 @@ class AirflowServer:
     def cli(self, *arguments: str) -> str:
         """Output of the command `airflow` with *arguments*; raises ServerError if it fails.
 
-        Each call takes some seconds; the REST API is faster.
+        Each call takes several seconds; the REST API is faster.
         """
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
@@ -206,12 +210,12 @@ class AirflowServer:
         return done.stdout
 
     def read(self, path: str) -> Any:
-        """What the REST API answers to a GET of *path*, asked by `USER`. Raises urllib's HTTPError and URLError."""
+        """The REST API's answer to a GET of *path* as `USER`. Raises urllib's HTTPError and URLError."""
         login = json.dumps({"username": USER, "password": self.password}).encode()
-        token = self._asked("/auth/token", {"Content-Type": "application/json"}, login)["access_token"]
-        return self._asked(path, {"Authorization": f"Bearer {token}"})
+        token = self._request("/auth/token", {"Content-Type": "application/json"}, login)["access_token"]
+        return self._request(path, {"Authorization": f"Bearer {token}"})
 
-    def _asked(self, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
+    def _request(self, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
         request = urllib.request.Request(self.url + path, body, headers)
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
             return json.load(answer)
@@ -222,7 +226,7 @@ class AirflowServer:
             command = [sys.executable, "-m", "airflow", component, *arguments]
             self._processes[component].start(command, env=env, cwd=self.directory)
 
-    # --- its folder
+    # --- files
 
     @property
     def _installation_file(self) -> Path:
@@ -230,7 +234,7 @@ class AirflowServer:
 
     def _installation(self) -> _Installation:
         if not self._installation_file.exists():
-            raise ServerError(f"Airflow in {self.directory} has no port and keys yet: start it first")
+            raise ServerError(f"Airflow in {self.directory} has no port and keys yet. Start it first")
         return _Installation(**json.loads(self._installation_file.read_text()))
 
     @property
@@ -282,14 +286,14 @@ class AirflowServer:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
-            # A writer waits for another one: after SQLite's own 5 seconds a busy machine's requests would fail.
+            # SQLite serializes writers. Its default of 5 seconds of waiting is too short on a busy machine.
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}?timeout=60",
-            # Until this pass a new asset is inactive, and a task that uses it fails without a retry.
+            # A new asset is inactive until this cleanup has run; tasks that use it before fail without a retry.
             "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "10",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         }
 
-    # --- its health
+    # --- health
 
     def _healthy(self) -> bool:
         for process in self._processes.values():
@@ -303,9 +307,9 @@ class AirflowServer:
 
 
 def empty_database(home: Home) -> Path:
-    """The file `airflow.db` as `airflow db migrate` makes it, which takes it 15 seconds: made once, to be copied.
+    """The file `airflow.db` that `airflow db migrate` creates. It takes 15 seconds, so it is created once, and copied.
 
-    Raises ServerError if Airflow cannot make it.
+    Raises ServerError if Airflow cannot create it.
     """
 
     def make(target: Path) -> None:

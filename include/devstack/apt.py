@@ -1,7 +1,7 @@
-"""Debian packages, unpacked into a folder of ours: no root, and no change to the machine.
+"""Fetches and unpacks Debian packages into a private folder, without root and without a change to the machine.
 
-apt checks the signatures of the archive and the checksum of each package. It runs with its own lists,
-cache and package status, and with the machine's own settings otherwise (proxy, certificates).
+apt checks the signatures of the archive and the checksum of each package. It has private lists, cache and package
+status, and uses the machine's other settings (proxy, certificates).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{ending}") for ending in ("gpg", "pgp"))
 STANDARD_MIRROR = "http://deb.debian.org/debian"
-"""Debian's own name for "a mirror near you", used when the machine's sources name none."""
+"""Debian's redirector to a near mirror, used if the machine's sources name no mirror."""
 
 MACHINE_SETTINGS = Path("/etc/apt/apt.conf.d")
 MACHINE_STATUS = Path("/var/lib/dpkg/status")
@@ -32,24 +32,27 @@ MACHINE_STATUS = Path("/var/lib/dpkg/status")
 _HOOKLESS = (
     "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
 )
-"""The machine's commands around an update are about its own lists and cache."""
+"""Disables the machine's hooks of an update, which act on the machine's lists and cache."""
 
 
 def missing_programs() -> str | None:
-    """Why no package can be fetched here; None if packages can be."""
-    lacking = [program for program in ("apt-get", "apt-cache", "dpkg-deb") if shutil.which(program) is None]
+    """The reason why packages cannot be fetched on this machine; None if they can."""
+    missing = [program for program in ("apt-get", "apt-cache", "dpkg-deb") if shutil.which(program) is None]
     return (
-        f"this machine has no {' and no '.join(lacking)}, so none of Debian's packages can be fetched"
-        if lacking
+        f"expected apt-get, apt-cache and dpkg-deb, but this machine has no {' and no '.join(missing)}, so Debian "
+        "packages cannot be fetched"
+        if missing
         else None
     )
 
 
 def missing_for_debian() -> str | None:
-    """Why packages of any Debian suite cannot be fetched here, or None if they can."""
+    """The reason why packages of other Debian suites cannot be fetched; None if they can."""
     reason = missing_programs()
     if reason is None and _keyring() is None:
-        return f"Debian's signing keys are not here ({KEYRINGS[0]}): install the package debian-archive-keyring"
+        return (
+            f"expected Debian's signing keys in {KEYRINGS[0]}, found none: install the package debian-archive-keyring"
+        )
     return reason
 
 
@@ -71,10 +74,10 @@ def mirrors() -> list[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """Where packages come from: one `sources.list` line, or the machine's own sources if it is None.
+    """Source of packages: one `sources.list` line, or the machine's own sources if *line* is None.
 
-    With *fresh_status*, apt believes that nothing is installed and brings every dependency, down to libc;
-    without it, only what the machine lacks.
+    With *fresh_status*, apt assumes that nothing is installed, and fetches all dependencies, including libc. Without
+    it, apt fetches only dependencies that are not installed.
     """
 
     line: str | None
@@ -82,19 +85,19 @@ class Source:
 
     @classmethod
     def debian(cls, mirror: str, suite: str) -> Source:
-        """Debian's *suite*, whatever the machine runs, complete with all dependencies."""
+        """Debian's *suite* with all dependencies, independent of the machine's own release."""
         return cls(f"deb [signed-by={_keyring()}] {mirror} {suite} main", fresh_status=True)
 
     @classmethod
     def machine(cls) -> Source:
-        """The machine's own suite: for packages that run with the machine's libraries."""
+        """The machine's own suite, for packages that use the machine's libraries."""
         return cls(None, fresh_status=False)
 
 
 class PrivateApt:
     """An apt whose state and cache are in *folder*.
 
-    All methods raise FetchError with the end of apt's output if apt refuses.
+    All methods raise FetchError with the end of apt's output if apt fails.
     """
 
     def __init__(self, folder: Path, source: Source) -> None:
@@ -102,11 +105,12 @@ class PrivateApt:
         self._source = source
         for name in ("state/lists/partial", "cache/archives/partial", "empty", "parts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        # apt locks the folder of the status file, also when it only downloads, and the machine's is root's: a copy.
+        # A copy of the machine's status file: apt locks the folder of that file even for a download, and root owns the
+        # machine's folder.
         (folder / "status").write_bytes(b"" if source.fresh_status else MACHINE_STATUS.read_bytes())
         for part in MACHINE_SETTINGS.glob("*"):
             (folder / "parts" / part.name).symlink_to(part)
-        # apt reads the parts in the order of their names, after the file of APT_CONFIG, and the last word counts.
+        # apt reads the parts in the order of their names, after the file of APT_CONFIG. The last setting wins.
         (folder / "parts" / "zzz-devstack").write_text(_HOOKLESS + self._settings())
         (folder / "apt.conf").write_text(f'Dir::Etc::parts "{folder / "parts"}";\n')
 
@@ -137,24 +141,24 @@ class PrivateApt:
         self._run("update", "--error-on=any")
 
     def has(self, package: str) -> bool:
-        """Whether the lists know a version of *package* that can be installed."""
+        """Whether the lists have an installable version of *package*."""
         policy = self._run("policy", package, program="apt-cache")
         return "Candidate:" in policy and "Candidate: (none)" not in policy
 
     def fetch(self, packages: Sequence[str], what: str) -> list[Path]:
-        """Download *packages* and what they depend on; *what* is the title that people see."""
+        """Download *packages* and their dependencies; *what* is the title of the progress display."""
         install = ["install", "--yes", "--no-install-recommends", "--reinstall", *packages]
         uris = [line for line in self._run(*install, "--print-uris").splitlines() if line.startswith("'")]
         fields = [shlex.split(line) for line in uris]
         total = sum(int(field[2]) for field in fields)
         archives = self._folder / "cache" / "archives"
-        with download(what, total) as shown:
+        with download(what, total) as progress:
             run_download(
                 ["apt-get", *install, "--download-only"],
                 what=what,
                 folder=archives,
                 log=self._folder / "apt.log",
-                shown=shown,
+                progress=progress,
                 environment=self._environment(),
             )
         fetched = [archives / field[1] for field in fields]
@@ -164,17 +168,17 @@ class PrivateApt:
         return fetched
 
     def fetch_alone(self, package: str, what: str) -> Path:
-        """Download *package* without what it depends on; *what* is the title that people see."""
+        """Download *package* without its dependencies; *what* is the title of the progress display."""
         (line,) = (line for line in self._run("download", package, "--print-uris").splitlines() if line.startswith("'"))
         _, name, size, *_ = shlex.split(line)
         archives = self._folder / "cache" / "archives"
-        with download(what, int(size)) as shown:
+        with download(what, int(size)) as progress:
             run_download(
                 ["apt-get", "download", package],
                 what=what,
                 folder=archives,
                 log=self._folder / "apt.log",
-                shown=shown,
+                progress=progress,
                 environment=self._environment(),
                 inside=True,
             )
@@ -201,7 +205,7 @@ class PrivateApt:
 
 
 def unpack(packages: Sequence[Path], root: Path) -> None:
-    """Unpack each of *packages* into *root*, running none of their scripts."""
+    """Unpack *packages* into *root*, without running their scripts."""
     root.mkdir(parents=True, exist_ok=True)
     for package in packages:
         done = subprocess.run(
@@ -212,9 +216,9 @@ def unpack(packages: Sequence[Path], root: Path) -> None:
 
 
 def fetch_from_debian(suite: str, what: str, scratch: Path, fetch: Callable[[PrivateApt], _T]) -> _T:
-    """What *fetch* returns for an apt of Debian's *suite* below *scratch*, from the first mirror that works.
+    """The result of *fetch* with an apt of Debian's *suite* below *scratch*, from the first mirror that works.
 
-    Raises FetchError, which names *what* and each mirror's reason, if there is none.
+    Raises FetchError with *what* and each mirror's error if none works.
     """
     if (reason := missing_for_debian()) is not None:
         raise FetchError(f"{what}: {reason}")
@@ -230,7 +234,7 @@ def fetch_from_debian(suite: str, what: str, scratch: Path, fetch: Callable[[Pri
 
 
 def unpack_from_debian(suite: str, packages: Sequence[str], what: str, root: Path) -> None:
-    """Unpack *packages* of Debian's *suite*, and all that they depend on, down to the C library, into *root*."""
+    """Unpack *packages* of Debian's *suite* and all dependencies, including the C library, into *root*."""
     with tempfile.TemporaryDirectory(prefix="apt.", dir=root.parent) as scratch:
         unpack(fetch_from_debian(suite, what, Path(scratch), lambda apt: apt.fetch(packages, what)), root)
 
@@ -238,13 +242,13 @@ def unpack_from_debian(suite: str, packages: Sequence[str], what: str, root: Pat
 def loader(root: Path, *folders: Path) -> list[str]:
     """The beginning of a command line that runs a program with the libraries in *folders* and those unpacked in *root*.
 
-    The machine's own C library may be older than what a program was built for. Raises FetchError where *root* has none.
+    The machine's C library may be too old for the program. Raises FetchError if *root* has no dynamic loader.
     """
     loaders = sorted((root / "usr" / "lib").glob("*/ld-linux*.so.*")) or sorted((root / "lib").glob("*/ld-linux*.so.*"))
     if not loaders:
         raise FetchError(
-            f"the dynamic loader was looked for in {root}/usr/lib/*/ and is not there: this processor is not "
-            "supported, or the folder is damaged. Run `python -m devstack clean --downloads`, or name a server of "
+            f"expected the dynamic loader in {root}/usr/lib/*/, found none: this processor is not supported, or "
+            "the folder is damaged. Run `python -m devstack clean --downloads`, or name a server of "
             "your own in MYSQL_URL."
         )
     libraries = (*folders, root / "usr" / "lib" / loaders[0].parent.name, loaders[0].parent, root / "usr" / "lib")

@@ -1,4 +1,4 @@
-"""Chromium and its driver, for the tests of the page: the machine's own, or Debian's in a private folder."""
+"""Chromium and its driver for the browser tests: the machine's own, or Debian's in a private folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADVICE = f"Install Chromium and its driver (Debian: apt-get install {' '.join(PA
 
 @dataclass(frozen=True)
 class Chromium:
-    """``libraries`` is a LD_LIBRARY_PATH for both programs; empty for the machine's own."""
+    """The programs, and their LD_LIBRARY_PATH ``libraries``, which is empty for the machine's own."""
 
     browser: Path
     driver: Path
@@ -27,17 +27,17 @@ class Chromium:
 
 
 def fetch_chromium(home: Home) -> Chromium:
-    """The machine's Chromium, else the one of the machine's Debian, fetched unless it is there already.
+    """The machine's Chromium, or else Chromium of the machine's Debian release, which is fetched once.
 
-    Raises FetchError, with what to install, if there is none and it cannot be fetched.
+    Raises FetchError if there is none and it cannot be fetched.
     """
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if browser and driver:
         return Chromium(Path(browser), Path(driver))
     reason = missing_programs()
     if reason is not None:
-        raise FetchError(f"Chromium was looked for in PATH and not found; {reason}. {ADVICE}")
-    return _unpacked(install_once(home, "chromium", _build))
+        raise FetchError(f"expected Chromium in PATH, found none; {reason}. {ADVICE}")
+    return _software(install_once(home, "chromium", _build))
 
 
 def _build(target: Path) -> None:
@@ -47,7 +47,7 @@ def _build(target: Path) -> None:
         if not all(apt.has(package) for package in PACKAGES):
             raise FetchError(f"the machine's package sources have no {' or no '.join(PACKAGES)}. {ADVICE}")
         unpack(apt.fetch(PACKAGES, "Chromium"), target)
-    software = _unpacked(target)
+    software = _software(target)
     done = subprocess.run(
         [software.browser, "--version"],
         env={"LD_LIBRARY_PATH": software.libraries},
@@ -56,11 +56,11 @@ def _build(target: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise FetchError(f"the unpacked Chromium does not run here: {done.stderr.strip()[:500]}. {ADVICE}")
+        raise FetchError(f"the unpacked Chromium does not run on this machine: {done.stderr.strip()[:500]}. {ADVICE}")
 
 
-def _unpacked(root: Path) -> Chromium:
-    # Its own folder and not /usr/bin/chromium, which is a script with absolute paths.
+def _software(root: Path) -> Chromium:
+    # Not /usr/bin/chromium, which is a script with absolute paths.
     folders = sorted({path.parent for path in (root / "usr" / "lib").rglob("*.so*")})
     libraries = ":".join(str(folder) for folder in folders if "gdk-pixbuf" not in str(folder))
     return Chromium(root / "usr/lib/chromium/chromium", root / "usr/bin/chromedriver", libraries)

@@ -1,6 +1,6 @@
 """Kafka Connect with Debezium's MySQL connector and transforms: one worker, for tests and benchmarks.
 
-`make demo` and `make test` neither fetch nor start it. It is driven by its REST interface
+`make demo` and `make test` neither fetch nor start it. It is controlled by its REST interface
 (https://kafka.apache.org/43/kafka-connect/user-guide/#rest-api), which listens on 127.0.0.1.
 """
 
@@ -35,7 +35,7 @@ STATE_SECONDS = 60.0
 
 
 def fetch_connect(home: Home) -> Path:
-    """Folder with the jars of Connect and the connector, fetched from Maven Central unless they are there already."""
+    """The folder with the jars of Connect and the connector, which are fetched once from Maven Central."""
 
     def build(target: Path) -> None:
         retrieve(
@@ -53,12 +53,12 @@ def fetch_connect(home: Home) -> Path:
 class ConnectWorker:
     """A standalone worker with its settings, the offsets of its connectors and its log in *directory*.
 
-    *bootstrap* is the broker's. *properties* go into the worker's settings and win over devstack's, which write JSON
-    without schemas. *heap* is the JVM's largest, as Java spells it. *jars* are folders with more connectors, which come
-    first on the class path. *owner* as for the other servers.
+    *bootstrap* is the broker's address. *properties* override devstack's settings of the worker, which write JSON
+    without schemas. *heap* is the largest heap in Java's notation. *jars* are folders with further connectors, first on
+    the class path. *owner* as for the other servers.
 
-    `start` raises FetchError if the software cannot be fetched, and ServerError, with the end of the log, if the worker
-    does not come up. All others raise ServerError with what the worker answered, and with the end of the log where a
+    `start` raises FetchError if the software cannot be fetched, and ServerError with the end of the log if the worker
+    does not start. The other methods raise ServerError with the worker's answer, and with the end of the log if a
     connector or its task failed.
     """
 
@@ -102,7 +102,7 @@ class ConnectWorker:
         return self._process.pid
 
     def start(self) -> None:
-        """Fetch what is missing, start the worker and wait until it takes requests."""
+        """Fetch missing software, start the worker, and wait until it accepts requests."""
         jars = [*self._jars, fetch_connect(self.home)]
         self.directory.mkdir(parents=True, exist_ok=True)
         settings, logging = self.directory / "worker.properties", self.directory / "log4j2.properties"
@@ -115,31 +115,31 @@ class ConnectWorker:
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 20.0) -> None:
-        """Shut down in order; SIGKILL if that takes longer than *grace* seconds."""
+        """Shut down cleanly; SIGKILL if that takes longer than *grace* seconds."""
         self._process.stop(grace)
 
     def add_stopped(self, connector: str, settings: Mapping[str, str]) -> None:
-        """Make *connector*, and leave it stopped."""
+        """Create *connector* in state STOPPED."""
         self._ask("POST", "connectors", {"name": connector, "config": dict(settings), "initial_state": "STOPPED"})
         self._wait_for(connector, "STOPPED")
 
     def add(self, connector: str, settings: Mapping[str, str]) -> None:
-        """Make *connector*; returns when its task runs."""
+        """Create and start *connector*; returns when its task runs."""
         self._ask("POST", "connectors", {"name": connector, "config": dict(settings)})
         self._wait_for(connector, "RUNNING")
 
     def resume(self, connector: str) -> None:
-        """Have the stopped *connector* go on at its offset; returns when its task runs."""
+        """Resume the stopped *connector* at its offset; returns when its task runs."""
         self._ask("PUT", f"connectors/{connector}/resume")
         self._wait_for(connector, "RUNNING")
 
     def stop_connector(self, connector: str) -> None:
-        """End *connector*'s task; returns when it has ended."""
+        """Stop *connector*; returns when its task has ended."""
         self._ask("PUT", f"connectors/{connector}/stop")
         self._wait_for(connector, "STOPPED")
 
     def set_offset(self, connector: str, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
-        """Where the stopped *connector* goes on when it is resumed, in its own terms."""
+        """Set the offset at which the stopped *connector* resumes, in the connector's own format."""
         offsets = [{"partition": dict(partition), "offset": dict(offset)}]
         self._ask("PATCH", f"connectors/{connector}/offsets", {"offsets": offsets})
 
@@ -148,7 +148,7 @@ class ConnectWorker:
         self._states(connector)
 
     def _states(self, connector: str) -> list[str]:
-        """The state of the connector, and those of its tasks."""
+        """The state of the connector, and the states of its tasks."""
         status = self._ask("GET", f"connectors/{connector}/status")
         parts = [status["connector"], *status["tasks"]]
         for part in parts:
@@ -159,12 +159,12 @@ class ConnectWorker:
         return [part["state"] for part in parts]
 
     def _wait_for(self, connector: str, state: str) -> None:
-        wanted = [state] if state == "STOPPED" else [state, state]
+        expected = [state] if state == "STOPPED" else [state, state]
         deadline = time.monotonic() + STATE_SECONDS
-        while (states := self._states(connector)) != wanted:
+        while (states := self._states(connector)) != expected:
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"connector {connector!r} should be {wanted} and is {states} after {STATE_SECONDS:.0f} s. "
+                    f"connector {connector!r}: expected states {expected}, found {states} after {STATE_SECONDS:.0f} s. "
                     + self._process.describe_log()
                 )
             time.sleep(POLL_SECONDS)

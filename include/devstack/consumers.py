@@ -1,4 +1,4 @@
-"""Jars of programs that read Kafka's topics and are not ours: judges of what a pipeline publishes.
+"""Jars of third-party consumers. Tests read the records of a pipeline with them.
 
 Debezium's JDBC sink runs in the Kafka Connect of `devstack.connect`, Flink and Spark in a JVM of a test.
 """
@@ -18,7 +18,7 @@ from devstack.maven import Artifact, read_checksums, retrieve
 
 @dataclass(frozen=True)
 class Consumer:
-    """Jars of Maven Central; *name* is also that of the file with their checksums."""
+    """Jars of Maven Central; their checksums are in the file `NAME.sha256`."""
 
     name: str
     version: str
@@ -27,7 +27,7 @@ class Consumer:
     transitive: bool
 
     def fetch(self, home: Home) -> Path:
-        """Folder with the jars, fetched unless they are there already; raises FetchError where they cannot be had."""
+        """The folder with the jars, which are fetched once; raises FetchError if they cannot be fetched."""
 
         def build(target: Path) -> None:
             retrieve(
@@ -49,7 +49,7 @@ class Consumer:
 
 
 _HIBERNATE = "7.2.19.Final"
-"""Debezium's JDBC sink 3.6.0 names 7.2.6, of which Maven Central's mirrors do not all have hibernate-agroal."""
+"""Debezium's JDBC sink 3.6.0 requires 7.2.6, but some mirrors of Maven Central do not have its hibernate-agroal."""
 
 JDBC_SINK = Consumer(
     "debezium-jdbc-sink",
@@ -80,7 +80,7 @@ JDBC_SINK = Consumer(
     31_200_000,
     transitive=False,
 )
-"""What Debezium's JDBC sink needs besides the jars of `devstack.connect`; comes first on the class path."""
+"""Jars that Debezium's JDBC sink needs in addition to `devstack.connect`. They are first on the class path."""
 
 _FLINK = "2.2.1"
 FLINK = Consumer(
@@ -103,7 +103,7 @@ FLINK = Consumer(
     138_000_000,
     transitive=True,
 )
-"""Flink's SQL with its Kafka connector and its JSON formats, for a cluster inside one JVM."""
+"""Flink SQL with its Kafka connector and JSON formats, for a cluster inside one JVM."""
 
 SPARK_KAFKA = Consumer(
     "spark-kafka",
@@ -117,6 +117,6 @@ SPARK_KAFKA = Consumer(
     9_900_000,
     transitive=False,
 )
-"""Spark's own Kafka connector, which pyspark does not bring."""
+"""Spark's Kafka connector, which pyspark does not include."""
 
 CONSUMERS = (JDBC_SINK, FLINK, SPARK_KAFKA)

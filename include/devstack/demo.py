@@ -1,4 +1,4 @@
-"""`make demo`: the shop pipeline on real servers, scheduled by Airflow, and a proof of what it published."""
+"""`make demo`: runs the shop pipeline on real servers with Airflow, and compares the topics with the tables."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class DemoError(DevstackError):
-    """What the demo waited for did not happen, or the topics are not equal to the tables."""
+    """A window or checkpoint was not reached in time, or the topics differ from the tables."""
 
 
 def demo(stack: Stack, *, once: bool) -> None:
-    """Run the demo until Ctrl-C, or until *WINDOWS* windows and what follows them are verified.
+    """Run the demo until Ctrl-C or, with *once*, until the topics are verified after *WINDOWS* windows.
 
-    Whatever was started is stopped at the end. Raises DemoError when nothing was committed or the topics differ.
+    Stops all servers at the end. Raises DemoError if no window is committed in time, or if the topics differ from the
+    tables.
     """
     try:
         stack.up()
@@ -54,7 +55,7 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
         _out.print(f"DAG changefeed_ingest__{PIPELINE} is scheduled each minute.")
         _await(f"{WINDOWS} committed windows", lambda: _window(stack) >= WINDOWS, stack)
         writer.stop()
-        _out.print("The writer rests, so that the tables stand still for the comparison.")
+        _out.print("The writer is paused, so that the tables do not change during the comparison.")
         _await("a checkpoint at the head", lambda: _checkpoint(stack)["coordinates"] == _head(connect), stack)
         records = list(read_topics(stack.bootstrap, [f"{DATABASE}.{table}" for table in TABLES]))
         _show(records)
@@ -69,22 +70,24 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
         if not once:
             writer.start()
             show_exports(stack)
-            _out.print("The writer goes on. Ctrl-C ends the demo; `make stop` from another shell would, too.")
+            _out.print(
+                "The writer is resumed. To end the demo, press Ctrl-C here, or run `make stop` in another shell."
+            )
             while stack.airflow.any_running:
                 time.sleep(1)
-            _out.print("The servers were stopped from elsewhere.")
+            _out.print("The servers were stopped by another process.")
     finally:
         writer.stop()
 
 
 def show_login(stack: Stack) -> None:
-    """Print where the Airflow of *stack* is, and who logs in."""
+    """Print the address and login of the Airflow of *stack*."""
     _out.print(f"Airflow: {stack.airflow.url}  user: {USER}  password: {stack.airflow.password}")
 
 
 def show_exports(stack: Stack) -> None:
-    """Print the lines that make the command work on the servers of *stack*."""
-    _out.print(f"For another shell: with these lines `changefeed status {PIPELINE}` works on the same servers.")
+    """Print the shell lines with which the command `changefeed` uses the servers of *stack*."""
+    _out.print(f"To use the same servers in another shell, for example with `changefeed status {PIPELINE}`:")
     for line in stack.exports:
         _out.print(f"  {line}")
 
@@ -106,29 +109,31 @@ def _connector(url: str) -> Connect:
 
 
 def verify(connect: Connect, records: list[Record]) -> None:
-    """Raises DemoError unless the rows rebuilt from the topics are the rows of the tables, each event once."""
+    """Raise DemoError unless the rows rebuilt from the topics equal the tables' rows, and no event is repeated."""
     ids = [record.event_id for record in records]
     if len(ids) != len(set(ids)):
-        raise DemoError(f"{len(ids) - len(set(ids))} of {len(ids)} records are there twice")
+        raise DemoError(f"expected each event once, found {len(ids) - len(set(ids))} repeated records among {len(ids)}")
     rebuilt = rebuilt_rows(records)
     for table in TABLES:
-        wanted = shop_rows(connect, table)
+        expected = shop_rows(connect, table)
         published = {
             "".join(str(part) for part in json.loads(key).values()): _texts(row)
             for key, row in rebuilt.get(f"{DATABASE}.{table}", {}).items()
         }
-        if wanted != published:
-            different = sorted(key for key in wanted.keys() | published.keys() if wanted.get(key) != published.get(key))
+        if expected != published:
+            different = sorted(
+                key for key in expected.keys() | published.keys() if expected.get(key) != published.get(key)
+            )
             key = different[0]
             raise DemoError(
                 f"{DATABASE}.{table}: {len(different)} rows differ, the first with key {key}: the table has "
-                f"{wanted.get(key)}, the topic {published.get(key)}"
+                f"{expected.get(key)}, the topic {published.get(key)}"
             )
-        _out.print(f"{DATABASE}.{table}: {len(wanted)} rows, and the topic gives the same {len(published)}")
+        _out.print(f"{DATABASE}.{table}: {len(expected)} rows, equal to those rebuilt from the topic")
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str | None]:
-    """A record's values as SELECT would show them: a space for ISO's T, UTC without its Z."""
+    """A record's values in the text form of SELECT: a space instead of ISO's T, and no Z."""
     return {name: None if value is None else _text(value) for name, value in row.items()}
 
 
@@ -152,14 +157,15 @@ def _await(what: str, reached: Callable[[], bool], stack: Stack) -> None:
     while not reached():
         if time.monotonic() > deadline:
             raise DemoError(
-                f"wanted {what} within {WINDOW_SECONDS:g} seconds, found {_checkpoint(stack) or 'no checkpoint'}: look "
-                f"at the DAG's runs at {stack.airflow.url}, and at the logs below {stack.airflow.directory}"
+                f"expected {what} within {WINDOW_SECONDS:g} seconds, found "
+                f"{_checkpoint(stack) or 'no checkpoint'}. See the "
+                f"DAG's runs at {stack.airflow.url}, and the logs below {stack.airflow.directory}"
             )
         time.sleep(1)
 
 
 def _checkpoint(stack: Stack) -> dict[str, Any]:
-    """The pipeline's checkpoint out of its Airflow Variable, by Airflow's REST API; {} before the first."""
+    """The pipeline's checkpoint from its Airflow Variable, read by REST; {} before the first."""
     try:
         variable = stack.airflow.read(f"/api/v2/variables/changefeed_checkpoint__{PIPELINE}")
     except urllib.error.HTTPError as error:

@@ -1,22 +1,22 @@
-"""What devstack raises on purpose.
+"""Errors that devstack raises.
 
 ::
 
     DevstackError
-    ├── FetchError     a download failed, did not match its checksum, or cannot run on this machine
-    └── ServerError    a server did not start, stopped by itself, or was asked something it cannot do
+    ├── FetchError     a download failed, did not match its checksum, or does not run on this machine
+    └── ServerError    a server did not start, stopped by itself, or refused a request
 """
 
 from __future__ import annotations
 
 
 class DevstackError(Exception):
-    """Root of the tree; the message says what to do."""
+    """Base class of all errors of devstack."""
 
 
 class FetchError(DevstackError):
-    """Software could not be fetched; nothing was left half done."""
+    """Software could not be fetched. No incomplete installation is left."""
 
 
 class ServerError(DevstackError):
-    """A server did not start or stopped by itself; the message shows the end of its log."""
+    """A server did not start, stopped by itself, or refused a request; the message has the end of its log."""

@@ -1,4 +1,4 @@
-"""Where devstack keeps what it downloads and runs."""
+"""The folders of devstack's downloads and servers."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-"""The project's folder: the one that holds `include/`, `dags/` and `tests/`."""
+"""The project's folder, with `include/`, `dags/` and `tests/`."""
 
 VARIABLE = "CHANGEFEED_DEVSTACK_DIR"
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of one devstack. Everything below it can be deleted when nothing runs."""
+    """The folder of one devstack. It may be deleted when no server runs."""
 
     root: Path
 
     @classmethod
     def default(cls) -> Home:
-        """`<project>/.devstack`, or what the environment variable CHANGEFEED_DEVSTACK_DIR names."""
+        """The folder that CHANGEFEED_DEVSTACK_DIR names; default: `<project>/.devstack`."""
         chosen = os.environ.get(VARIABLE)
         return cls(Path(chosen).expanduser().resolve() if chosen else PROJECT / ".devstack")
 
     @property
     def downloads(self) -> Path:
-        """Installed software; kept by `stop`, removed by `clean --downloads`."""
+        """Installed software; `clean --downloads` removes it."""
         return self.root / "downloads"
 
     @property
     def run(self) -> Path:
-        """One record for each process that was started and not yet stopped."""
+        """Record files, one for each started process that is not yet stopped."""
         return self.root / "run"
 
     @property

@@ -1,4 +1,4 @@
-"""Which process a pid means: pids are used again, a pid with its start time is not."""
+"""Identifies processes by pid and start time, because pids are reused."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _BOOT = _PROC / "sys/kernel/random/boot_id"
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process for certain: its pid, and when it started."""
+    """A process: its pid, and its start time."""
 
     pid: int
     started: str
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The process that has *pid* now; None if there is none, or only its exit status is left."""
-        started = _started(pid)
+        """The process that has *pid* now; None if there is none, or if it is a zombie."""
+        started = _start_time(pid)
         return None if started is None else cls(pid, started)
 
     @classmethod
     def own(cls) -> ProcessId:
         """The calling process."""
-        return cls(os.getpid(), _started(os.getpid()) or "")
+        return cls(os.getpid(), _start_time(os.getpid()) or "")
 
     def alive(self) -> bool:
-        """Whether this very process still runs."""
-        return _started(self.pid) == self.started
+        """Whether the process still runs; False if another process has its pid."""
+        return _start_time(self.pid) == self.started
 
     def send(self, number: int) -> None:
-        """Send the signal, unless this process is gone."""
+        """Send the signal *number*, unless the process has ended."""
         if self.alive():
             try:
                 os.kill(self.pid, number)
@@ -45,7 +45,7 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class _Stat:
-    """What /proc/<pid>/stat says that we need."""
+    """The fields of /proc/<pid>/stat that are used."""
 
     pid: int
     state: str
@@ -55,25 +55,26 @@ class _Stat:
 
 
 def family(leader: ProcessId) -> list[ProcessId]:
-    """The processes that *leader* started and theirs, and those of its session, without itself.
+    """The descendants of *leader* and the processes of its session, without *leader* itself.
 
-    The session is searched also when its leader is gone: no pid is given out again while a session has it.
+    Processes of the session are found even if its leader has ended: the kernel does not reuse the leader's pid while
+    the session exists.
     """
     stats = [stat for stat in _all_stats() if stat.state != "Z"]
     taken_over = any(stat.pid == leader.pid for stat in stats) and not leader.alive()
     if taken_over:
         return []
-    wanted = {leader.pid}
+    pids = {leader.pid}
     while True:
-        more = {stat.pid for stat in stats if stat.parent in wanted or stat.session == leader.pid} - wanted
+        more = {stat.pid for stat in stats if stat.parent in pids or stat.session == leader.pid} - pids
         if not more:
             break
-        wanted |= more
-    members = (ProcessId.of(pid) for pid in sorted(wanted - {leader.pid, os.getpid()}))
+        pids |= more
+    members = (ProcessId.of(pid) for pid in sorted(pids - {leader.pid, os.getpid()}))
     return [process for process in members if process is not None]
 
 
-def _started(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     if not _BOOT.exists():
         done = subprocess.run(
             ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
@@ -96,6 +97,6 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
         return None
-    # The program's name stands in parentheses and may hold anything; the fields after it are numbers.
+    # The program's name is in parentheses and may contain any characters; the fields after it are numbers.
     fields = text[text.rindex(")") + 2 :].split()
     return _Stat(pid, fields[0], int(fields[1]), int(fields[3]), fields[19])

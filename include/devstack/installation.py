@@ -1,4 +1,4 @@
-"""Software that is either installed completely or not at all."""
+"""Installs software atomically: completely, or not at all."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 
 from devstack.errors import FetchError
 from devstack.home import Home
-from devstack.lock import exclusive
+from devstack.lock import hold_lock
 from devstack.progress import Download, bytes_below
 
 TAIL_LINES = 15
 
 
 def install_once(home: Home, name: str, build: Callable[[Path], None]) -> Path:
-    """Folder `downloads/<name>`, which *build* fills if it is not there yet.
+    """The folder `downloads/<name>`, filled by *build* if it does not exist.
 
-    *build* gets an empty folder and must raise if it cannot complete it; only a completed folder gets its
-    name, by a rename. Two processes asking at once: the second waits and finds it done.
+    *build* gets an empty folder, and must raise if it cannot complete it. The complete folder is renamed to its final
+    name. If two processes install the same name, the second one waits for the first.
     """
     target = home.downloads / name
     if target.is_dir():
         return target
-    with exclusive(home.downloads / f".{name}.lock", f"{name}: another process is fetching it; waiting"):
+    with hold_lock(home.downloads / f".{name}.lock", f"{name}: waiting for another process that fetches it"):
         if target.is_dir():
             return target
         for stale in home.downloads.glob(f".{name}.partial.*"):
-            shutil.rmtree(stale)  # its process is gone: we hold the lock
+            shutil.rmtree(stale)  # the process that created it has ended: this one holds the lock
         partial = Path(tempfile.mkdtemp(prefix=f".{name}.partial.", dir=home.downloads))
         partial.chmod(0o755)
         try:
@@ -47,13 +47,14 @@ def run_download(
     what: str,
     folder: Path,
     log: Path,
-    shown: Download,
+    progress: Download,
     environment: Mapping[str, str] | None = None,
     inside: bool = False,
 ) -> None:
-    """Run *command*, reporting to *shown* how many bytes it has put below *folder*; *inside* says to run it there.
+    """Run *command*, and report to *progress* how many bytes it has written below *folder*.
 
-    Raises FetchError with the end of its output if it fails.
+    With *inside* it runs in *folder*. Its output goes to the file *log*. Raises FetchError with the end of the output
+    if the command fails.
     """
     before = bytes_below(folder)
     with log.open("wb") as output:
@@ -67,7 +68,7 @@ def run_download(
         )
         try:
             while process.poll() is None:
-                shown.arrived(bytes_below(folder) - before)
+                progress.update(bytes_below(folder) - before)
                 time.sleep(0.2)
         finally:
             if process.poll() is None:
@@ -77,5 +78,5 @@ def run_download(
         lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
         raise FetchError(
             f"{what} could not be fetched: {Path(command[0]).name} ended with exit code {process.returncode}. "
-            "Check the network and run it again. The end of its output:\n" + "\n".join(lines)
+            "Check the network, and try again. The end of its output:\n" + "\n".join(lines)
         )

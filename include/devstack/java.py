@@ -1,4 +1,4 @@
-"""Java 17 or 21: the machine's own, or else the one of the machine's Debian in a private folder."""
+"""Java 17 or 21: the machine's own, or else Debian's in a private folder."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def fetch_java(home: Home) -> Path:
-    """A `java` program of one of VERSIONS: the machine's, else one fetched from the machine's Debian.
+    """A `java` program of one of VERSIONS: the machine's own, or else from the machine's Debian release, fetched once.
 
-    Raises FetchError, with what to install, if there is none and it cannot be fetched.
+    Raises FetchError if there is none and it cannot be fetched.
     """
     installed = find_java()
     if installed is not None:
         return installed
     reason = missing_programs()
     if reason is not None:
-        raise FetchError(f"Java 17 or 21 was looked for in JAVA_HOME and PATH and not found; {reason}. {ADVICE}")
+        raise FetchError(f"expected Java 17 or 21 in JAVA_HOME or PATH, found none; {reason}. {ADVICE}")
     return _program(install_once(home, "java", _build))
 
 
 def find_java() -> Path | None:
-    """The `java` program of JAVA_HOME or else of PATH if it is one of VERSIONS; None otherwise."""
+    """The `java` program of JAVA_HOME, or else of PATH, that is one of VERSIONS; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "java")] if home else []
     candidates += [path] if (path := shutil.which("java")) else []
@@ -73,7 +73,7 @@ def _build(target: Path) -> None:
     java = _program(target)
     _write_trust_store(java.parent.parent / "lib" / "security" / "cacerts")
     if java_version(java) not in VERSIONS:
-        raise FetchError(f"the Java of {package} was unpacked, but does not run here. {ADVICE}")
+        raise FetchError(f"the Java of {package} was unpacked, but does not run on this machine. {ADVICE}")
 
 
 def _package(version: int) -> str:
@@ -83,24 +83,29 @@ def _package(version: int) -> str:
 def _program(root: Path) -> Path:
     programs = sorted((root / "usr" / "lib" / "jvm").glob("java-*-openjdk-*/bin/java"))
     if not programs:
-        raise FetchError(f"no java is in {root}/usr/lib/jvm. Run `python -m devstack clean --downloads`. {ADVICE}")
+        raise FetchError(
+            f"expected a java in {root}/usr/lib/jvm, found none. Run `python -m devstack clean --downloads`. {ADVICE}"
+        )
     return programs[0]
 
 
 def _point_links_below(root: Path) -> None:
-    # The package's links into /etc mean the /etc that was unpacked; relative, as the folder gets its name later.
+    # The package's links into /etc must lead to the unpacked /etc. They are relative, because the folder is renamed
+    # later.
     for link in [path for path in (root / "usr" / "lib" / "jvm").rglob("*") if path.is_symlink()]:
-        meant = link.readlink()
-        if meant.is_absolute():
+        destination = link.readlink()
+        if destination.is_absolute():
             link.unlink()
-            link.symlink_to(os.path.relpath(f"{root}{meant}", link.parent))
+            link.symlink_to(os.path.relpath(f"{root}{destination}", link.parent))
 
 
 def _write_trust_store(path: Path) -> None:
-    """The machine's certificate authorities as a Java trust store; the package makes it in a script."""
+    """Write the machine's certificate authorities as a Java trust store, which the package's script would create."""
     chosen = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile or str(_SYSTEM_CERTIFICATES)
     if not Path(chosen).is_file():
-        raise FetchError(f"the machine's certificates were looked for in {chosen}, for Java: install ca-certificates")
+        raise FetchError(
+            f"expected the machine's certificates in {chosen}, for Java, found none: install ca-certificates"
+        )
     certificates = _certificates(Path(chosen).read_bytes())
     entries = [PKCS12Certificate(certificate, str(number).encode()) for number, certificate in enumerate(certificates)]
     path.unlink(missing_ok=True)
@@ -108,7 +113,7 @@ def _write_trust_store(path: Path) -> None:
 
 
 def _certificates(text: bytes) -> list[x509.Certificate]:
-    # One certificate that breaks a rule (old roots do) must not cost all the others.
+    # Invalid certificates, such as some old roots, are skipped.
     certificates = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1: one node that is broker and controller."""
+"""Apache Kafka 4.3.1: one node, which is broker and controller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Properties = Mapping[str, str | int | bool]
 
 
 def fetch_kafka(home: Home) -> Path:
-    """Folder with the broker's jars, fetched from Maven Central unless they are there already."""
+    """The folder with the broker's jars, which are fetched once from Maven Central."""
 
     def build(target: Path) -> None:
         retrieve(
@@ -65,7 +65,7 @@ def fetch_kafka(home: Home) -> Path:
 
 @dataclass(frozen=True)
 class _Node:
-    """What stays the same for the life of the data."""
+    """Ports and cluster id, stored with the data."""
 
     port: int
     controller_port: int
@@ -75,15 +75,18 @@ class _Node:
 class KafkaBroker:
     """A broker with its data, settings and log in *directory*.
 
-    The first `start` creates the data; another object for the same directory, also in another process,
-    finds the same data and port, and whether the broker runs. *properties* go into `server.properties` and
-    win over devstack's. *owner* is the process without which the broker is an orphan (for tests: the test
-    session); None means that it outlives everybody until it is stopped. A *quick* broker, for tests, starts in a
-    third of the time: its empty data and its loaded classes are copies of what was made once, and Java's second
-    compiler, which pays only under long load, is off. All quick brokers have the same cluster id.
+    - *properties* override devstack's settings in `server.properties`.
+    - *owner* is a process, such as the test session. When it has ended, the broker is an orphan. Without an owner the
+      broker runs until it is stopped.
+    - *quick*, for tests: the broker starts in a third of the time. Empty data and an archive of loaded classes are
+      copied from a template, and Java's second compiler, which helps only under long load, is off. All quick brokers
+      have the same cluster id.
 
-    Topics are not created by use. `start` raises FetchError if the software cannot be fetched and ServerError,
-    with the end of the log, if the broker does not come up.
+    The first `start` creates the data. Other objects for the same directory, also in other processes, use the same
+    data, port and process. Topics are not created automatically.
+
+    `start` raises FetchError if the software cannot be fetched, and ServerError with the end of the log if the broker
+    does not start.
     """
 
     def __init__(
@@ -109,12 +112,12 @@ class KafkaBroker:
 
     @property
     def port(self) -> int:
-        """TCP port at 127.0.0.1; the same for the life of the data."""
+        """TCP port at 127.0.0.1; it does not change while the data exist."""
         return self._node().port
 
     @property
     def bootstrap(self) -> str:
-        """What clients call `bootstrap.servers`."""
+        """The clients' `bootstrap.servers`."""
         return f"{LOCALHOST}:{self.port}"
 
     @property
@@ -133,9 +136,9 @@ class KafkaBroker:
         return self._process.pid
 
     def start(self) -> None:
-        """Fetch and create what is missing, start the broker and wait until it takes requests.
+        """Fetch missing software, create missing data, start the broker, and wait until it accepts requests.
 
-        If it runs already, only the last.
+        If it runs already, only wait.
         """
         if not self.running:
             fetch_kafka(self.home)
@@ -149,7 +152,7 @@ class KafkaBroker:
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 20.0) -> None:
-        """Shut down in order; SIGKILL if that takes longer than *grace* seconds. The data stay."""
+        """Shut down cleanly; SIGKILL if that takes longer than *grace* seconds. The data stay."""
         self._process.stop(grace)
 
     def kill(self) -> None:
@@ -175,7 +178,7 @@ class KafkaBroker:
         return self.directory / "data"
 
     @property
-    def _formatted(self) -> Path:
+    def _formatted_data(self) -> Path:
         return self.directory / "formatted"
 
     @property
@@ -184,17 +187,17 @@ class KafkaBroker:
 
     def _node(self) -> _Node:
         if not self._node_file.exists():
-            raise ServerError(f"Kafka in {self.directory} has no port yet: start it first")
+            raise ServerError(f"Kafka in {self.directory} has no port yet. Start it first")
         return _Node(**json.loads(self._node_file.read_text()))
 
     def _create(self) -> None:
-        shutil.rmtree(self._data, ignore_errors=True)  # of a creation that did not complete
+        shutil.rmtree(self._data, ignore_errors=True)  # left by an incomplete creation
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "log4j2.properties").write_text(LOGGING_SETTINGS)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if self._quick:
             template = self._template()
-            shutil.copytree(template._formatted, self._data)
+            shutil.copytree(template._formatted_data, self._data)
             cluster_id = template._node().cluster_id
         node = _Node(free_port(), free_port(), cluster_id)
         self._write_settings(node)
@@ -218,12 +221,12 @@ class KafkaBroker:
             raise ServerError(f"Kafka's data folder {self._data} could not be created:\n{done.stdout[-2000:]}")
 
     def _template(self) -> KafkaBroker:
-        """What quick brokers are copies of: formatted data, and an archive of the classes that a broker loads."""
+        """The template of quick brokers: formatted data, and an archive of the classes that a broker loads."""
 
         def make(target: Path) -> None:
             template = KafkaBroker(target, home=self.home, owner=ProcessId.own())
             template._create()
-            shutil.copytree(template._data, template._formatted)
+            shutil.copytree(template._data, template._formatted_data)
             template._java_options = [_ONE_COMPILER, f"-XX:ArchiveClassesAtExit={template._classes}"]
             template.start()
             template.stop(grace=60)
@@ -252,7 +255,7 @@ class KafkaBroker:
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
             "share.coordinator.state.topic.num.partitions": 1,
-            # After a kill -9 the controller, which is the same process, refuses the broker until this is over.
+            # After a kill -9 the controller refuses the broker until this timeout has passed.
             "broker.session.timeout.ms": 4000,
             "broker.heartbeat.interval.ms": 500,
             "group.initial.rebalance.delay.ms": 0,
@@ -280,12 +283,11 @@ class KafkaBroker:
 
 
 def properties_text(settings: Properties) -> str:
-    """*settings* as the text of a properties file."""
+    """The text of a properties file with *settings*."""
     values = {name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def java_environment() -> dict[str, str]:
-    """The caller's environment for a program of Kafka's."""
-    # Settings that the caller meant for another Kafka or another Java program must not reach this one.
+    """The environment of Kafka's programs: the caller's, without variables of Kafka and Java."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA", "JDK_JAVA"))}

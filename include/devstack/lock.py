@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""Lock files between processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 @contextmanager
-def exclusive(path: Path, waiting: str) -> Iterator[None]:
-    """Hold the lock file *path*; prints *waiting* once if another process holds it, and waits.
+def hold_lock(path: Path, waiting: str) -> Iterator[None]:
+    """Hold a lock on the file *path*. If another process holds it, print *waiting* once, and wait.
 
-    The kernel gives the lock back when its holder ends, however it ends. The file itself stays.
+    The kernel releases the lock when its holder ends. The file is not deleted.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

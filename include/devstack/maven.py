@@ -1,4 +1,4 @@
-"""Jars of Maven Central, by the Ivy that pyspark brings, each compared with a pinned SHA-256."""
+"""Fetches jars from Maven Central with the Ivy of pyspark, and compares each jar with a pinned SHA-256."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Artifact:
-    """Coordinates in Maven's sense."""
+    """Maven coordinates."""
 
     group: str
     name: str
@@ -28,7 +28,7 @@ class Artifact:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """File name to SHA-256, from a file as `sha256sum` writes it."""
+    """SHA-256 by file name, from a file in the format of `sha256sum`."""
     pairs = (line.split() for line in path.read_text().splitlines() if line and not line.startswith("#"))
     return {name: digest for digest, name in pairs}
 
@@ -43,20 +43,20 @@ def retrieve(
     checksums: Mapping[str, str],
     transitive: bool = True,
 ) -> None:
-    """Put the jars of *artifacts* (and, if *transitive*, all they depend on) into *target*.
+    """Fetch the jars of *artifacts*, and if *transitive* their dependencies, into *target*.
 
-    *size* is about how many bytes that is, for the progress. Exactly the files of *checksums* must come
-    out, with those SHA-256 sums; anything else is a FetchError.
+    *what* and *size*, the approximate number of bytes, are for the progress display. Raises FetchError unless the
+    result is exactly the files of *checksums*, with those SHA-256 sums.
     """
     with tempfile.TemporaryDirectory(prefix="ivy.", dir=target.parent) as scratch:
         folder = Path(scratch)
-        wanted = folder / "ivy.xml"
-        wanted.write_text(_ivy_file(artifacts, transitive))
+        ivy_file = folder / "ivy.xml"
+        ivy_file.write_text(_ivy_file(artifacts, transitive))
         pattern = f"{folder / 'jars'}/[artifact]-[revision].[ext]"
-        command = [str(java), "-jar", str(_ivy_jar()), "-cache", str(folder / "cache"), "-ivy", str(wanted)]
+        command = [str(java), "-jar", str(_ivy_jar()), "-cache", str(folder / "cache"), "-ivy", str(ivy_file)]
         command += ["-confs", "default", "-retrieve", pattern]
-        with download(what, size) as shown:
-            run_download(command, what=what, folder=folder / "cache", log=folder / "ivy.log", shown=shown)
+        with download(what, size) as progress:
+            run_download(command, what=what, folder=folder / "cache", log=folder / "ivy.log", progress=progress)
         check_jars(folder / "jars", checksums, what)
         for jar in (folder / "jars").iterdir():
             shutil.move(jar, target / jar.name)
@@ -81,14 +81,14 @@ def _ivy_jar() -> Path:
     jars = sorted(folder.glob("ivy-*.jar")) if folder is not None else []
     if not jars:
         raise FetchError(
-            "the Ivy jar that fetches from Maven Central was looked for in pyspark's folder 'jars' and is not "
-            "there: pyspark is not installed completely. Run `make setup`."
+            "expected the Ivy jar in pyspark's folder 'jars', found none: pyspark is not installed completely. "
+            "Run `make setup`."
         )
     return jars[-1]
 
 
 def check_jars(folder: Path, checksums: Mapping[str, str], what: str) -> None:
-    """Raises FetchError unless *folder* holds exactly the files of *checksums*, with those SHA-256 sums."""
+    """Raise FetchError unless *folder* holds exactly the files of *checksums*, with those SHA-256 sums."""
     digests = {path.name: sha256(path) for path in folder.iterdir()}
     differing = sorted(name for name in digests.keys() & checksums.keys() if digests[name] != checksums[name])
     missing = sorted(checksums.keys() - digests.keys())
@@ -96,7 +96,7 @@ def check_jars(folder: Path, checksums: Mapping[str, str], what: str) -> None:
     if differing or missing or unknown:
         raise FetchError(
             f"{what}: the fetched jars are not the pinned ones (other content: {differing}, missing: {missing}, "
-            f"unknown: {unknown}). They were thrown away. A mirror that changes files must not be used."
+            f"unknown: {unknown}). They were deleted. Use a mirror that does not change files."
         )
 
 

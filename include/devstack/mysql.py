@@ -1,4 +1,4 @@
-"""MySQL of several releases, run from a private folder with its own C library."""
+"""MySQL servers of several releases, run from a private folder with their own C library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from devstack.maven import Artifact, retrieve
 from devstack.sql_server import REPLICATION_USER, Account, Options, SqlServer
 
 SUITE = "sid"
-"""The suite of Debian that has MySQL 9.7."""
+"""Debian's suite with MySQL 9.7."""
 PACKAGES = ("mysql-server-core", "mysql-client-core", "libc6")
 
 GTIDS: Options = {"gtid-mode": "ON", "enforce-gtid-consistency": "ON"}
@@ -30,12 +30,12 @@ EVERYTHING_ON: Options = {
     "binlog_transaction_compression": "ON",
     **GTIDS,
 }
-"""What a MySQL from 8.0.20 on can log beside its defaults."""
+"""Settings that turn on everything that MySQL from 8.0.20 on can log in addition to its defaults."""
 
 
 @dataclass(frozen=True)
 class ServerJar:
-    """A jar of Maven Central with the server of an old release, and nothing else of it: no client programs."""
+    """A jar of Maven Central with the server of an old release, without client programs."""
 
     artifact: Artifact
     sha256: str
@@ -43,7 +43,7 @@ class ServerJar:
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """File name of the jar."""
         return f"{self.artifact.name}-{self.artifact.version}.jar"
 
 
@@ -59,7 +59,7 @@ OLD_RELEASES: Mapping[str, ServerJar] = {
         34_200_000,
     ),
 }
-"""MySQL 5.7.22 and 8.0.15. Their programs need libaio1, which no suite of Debian after bookworm has by that name."""
+"""MySQL 5.7.22 and 8.0.15. Their programs need libaio1, which suites of Debian after bookworm do not have."""
 _ARCHIVE = "mysql-Linux-amd64.tar.gz"
 _OLD_SUITE = "bookworm"
 _OLD_LIBRARIES = ("libaio1", "libnuma1", "libcrypt1", "libstdc++6", "libc6")
@@ -67,7 +67,7 @@ _OLD_LIBRARIES = ("libaio1", "libnuma1", "libcrypt1", "libstdc++6", "libc6")
 
 @dataclass(frozen=True)
 class MysqlSoftware:
-    """An unpacked MySQL: ``folder`` has its bin, sbin and lib, and ``libraries`` the unpacked packages of Debian."""
+    """An unpacked MySQL: ``folder`` contains bin, sbin and lib, ``libraries`` the unpacked Debian packages."""
 
     folder: Path
     share: Path
@@ -79,7 +79,7 @@ class MysqlSoftware:
         return self.folder / "lib" / "mysql" / "plugin"
 
     def program(self, name: str) -> list[str] | None:
-        """Command that runs *name* with the unpacked libraries; None if there is no such program."""
+        """The command that runs *name* with the unpacked libraries; None if there is no such program."""
         for folder in ("sbin", "bin"):
             path = self.folder / folder / name
             if path.exists():
@@ -92,9 +92,9 @@ class MysqlSoftware:
 
 
 def fetch_mysql(home: Home, release: str = "9.7") -> MysqlSoftware:
-    """MySQL's server and (of 9.7) clients, fetched unless they are there already.
+    """MySQL's server, and for 9.7 also its clients. They are fetched once.
 
-    Raises FetchError if they cannot be fetched here.
+    Raises FetchError if they cannot be fetched or do not run on this machine.
     """
     if release in OLD_RELEASES:
         folder = install_once(home, f"mysql-{release}", lambda target: _build_old(home, release, target))
@@ -115,7 +115,7 @@ def _build(target: Path) -> None:
     if (reason := missing_for_debian()) is not None:
         raise FetchError(f"{reason}. Use MariaDB instead, or name a server of your own in MYSQL_URL.")
     unpack_from_debian(SUITE, PACKAGES, f"MySQL (Debian {SUITE})", target / "root")
-    _try(_debian_software(target))
+    _check_runs(_debian_software(target))
 
 
 def _build_old(home: Home, release: str, target: Path) -> None:
@@ -137,13 +137,13 @@ def _build_old(home: Home, release: str, target: Path) -> None:
         archive.extractall(target / "mysql", filter="data")
     (target / jar.name).unlink()
     unpack_from_debian(_OLD_SUITE, _OLD_LIBRARIES, f"libraries of MySQL {release}", target / "root")
-    _try(_old_software(target))
+    _check_runs(_old_software(target))
 
 
-def _try(software: MysqlSoftware) -> None:
+def _check_runs(software: MysqlSoftware) -> None:
     command = software.program("mysqld")
     if command is None:
-        raise FetchError(f"what was fetched of MySQL contains no mysqld in {software.folder}")
+        raise FetchError(f"expected mysqld in the fetched MySQL in {software.folder}, found none")
     done = subprocess.run([*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise FetchError(f"the unpacked mysqld does not run on this machine: {done.stderr.strip()}")
@@ -151,7 +151,7 @@ def _try(software: MysqlSoftware) -> None:
 
 
 class MysqlServer(SqlServer):
-    """MySQL with a binlog and everything else as MySQL ships it: from 5.7 on its rows are logged in ROW format.
+    """MySQL with a binlog and otherwise default settings. From 5.7.7 on, the default binlog format is ROW.
 
     *release* is 9.7, or one of `OLD_RELEASES`.
     """
@@ -187,11 +187,11 @@ class MysqlServer(SqlServer):
 
     def _mysqld(self) -> list[str]:
         command = self._program("mysqld")
-        assert command is not None  # _try has run it
+        assert command is not None  # _check_runs has run it
         return command
 
     def _create_data(self, accounts: Path) -> None:
-        # Without a binlog, so that the first thing in it is the user's.
+        # Without a binlog, so that the first transaction in it is the user's.
         command = [*self._server_command(), "--initialize-insecure", "--skip-log-bin", f"--init-file={accounts}"]
         self._run(command, "creating the data directory")
 

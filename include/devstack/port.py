@@ -8,14 +8,14 @@ LOCALHOST = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listened on a moment ago, chosen by the kernel."""
+    """A port of 127.0.0.1, chosen by the kernel, on which no process listens."""
     with socket.socket() as listener:
         listener.bind((LOCALHOST, 0))
         return int(listener.getsockname()[1])
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody accepts connections at 127.0.0.1:*port*."""
+    """Whether a process accepts connections at 127.0.0.1:*port*."""
     try:
         with socket.create_connection((LOCALHOST, port), timeout=1):
             return True

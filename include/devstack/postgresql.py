@@ -1,4 +1,4 @@
-"""PostgreSQL of Debian, run from a private folder with its own C library: a database that sinks write to."""
+"""Debian's PostgreSQL, run from a private folder with its own C library. In tests, sinks write to it."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ START_SECONDS = 60.0
 
 _NULL = "\\N"
 _PROGRAMS = ("initdb", "postgres", "psql")
-_AS_ANOTHER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-"""PostgreSQL refuses to run as root. In a user namespace root has another number, and owns its files all the same."""
+_AS_NON_ROOT = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+"""Runs a program as another user id, because PostgreSQL refuses root. In the user namespace it still owns root's
+files."""
 
 
 def fetch_postgresql(home: Home) -> Path:
-    """The folder of PostgreSQL's programs, fetched unless they are there already; raises FetchError if that fails."""
+    """The folder of PostgreSQL's programs, which are fetched once; raises FetchError if that fails."""
     return _programs(install_once(home, f"postgresql-{RELEASE}", _build))
 
 
 def _build(target: Path) -> None:
-    """Programs are replaced by scripts that run them with the unpacked C library."""
+    """Unpack PostgreSQL, and replace its programs by scripts that run them with the unpacked C library."""
     unpack_from_debian(STABLE, PACKAGES, f"PostgreSQL {RELEASE} (Debian {STABLE})", target)
     for program in _PROGRAMS:
         script = _programs(target) / program
-        # A program looks for its own folder and for its fellows by the name that it is run by.
+        # A program finds its own folder and its other programs by argv[0].
         moved = script.rename(script.with_name(f"{program}.real"))
         words = " ".join(f'"{word}"' for word in (*loader(target), "--argv0", "$0", str(moved)))
         words = words.replace(str(target), "$target").replace('"--argv0" "$0"', '--argv0 "$0"')
@@ -68,8 +69,8 @@ class _Account:
 class PostgresqlServer:
     """PostgreSQL with its data and log in *directory*; *owner* as for the other servers.
 
-    `start` raises FetchError if the software cannot be fetched and ServerError, with the end of the log, if the server
-    does not come up.
+    `start` raises FetchError if the software cannot be fetched, and ServerError with the end of the log if the server
+    does not start.
     """
 
     def __init__(self, directory: Path, *, home: Home | None = None, owner: ProcessId | None = None) -> None:
@@ -84,22 +85,22 @@ class PostgresqlServer:
 
     @property
     def port(self) -> int:
-        """TCP port at 127.0.0.1; the same for the life of the data."""
+        """TCP port at 127.0.0.1; it does not change while the data exist."""
         return self._account().port
 
     @property
     def password(self) -> str:
-        """Of the user `changefeed`, who may do everything."""
+        """Password of the superuser `changefeed`."""
         return self._account().password
 
     def jdbc_url(self, database: str = DATABASE) -> str:
-        """What JDBC calls *database*; user and password are not in it."""
+        """The JDBC URL of *database*, without user and password."""
         return f"jdbc:postgresql://{LOCALHOST}:{self.port}/{database}"
 
     def start(self) -> None:
-        """Fetch and create what is missing, start the server and wait until it takes connections.
+        """Fetch missing software, create missing data, start the server, and wait until it accepts connections.
 
-        If it runs already, only the last.
+        If it runs already, only wait.
         """
         if not self._process.running:
             fetch_postgresql(self.home)
@@ -112,11 +113,11 @@ class PostgresqlServer:
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 20.0) -> None:
-        """Shut down in order; SIGKILL if that takes longer than *grace* seconds. The data stay."""
+        """Shut down cleanly; SIGKILL if that takes longer than *grace* seconds. The data stay."""
         self._process.stop(grace)
 
     def query(self, sql: str, database: str = DATABASE) -> list[dict[str, str | None]]:
-        """The rows that *sql* selects, as text by name; raises ServerError with psql's message."""
+        """The rows that *sql* selects, as texts by column name; raises ServerError with psql's message."""
         done = self._psql(sql, database)
         if done.returncode != 0:
             raise ServerError(f"PostgreSQL refused {sql!r}: {done.stderr.decode().strip()}")
@@ -149,11 +150,11 @@ class PostgresqlServer:
 
     def _account(self) -> _Account:
         if not self._account_file.exists():
-            raise ServerError(f"PostgreSQL in {self.directory} has no port and password yet: start it first")
+            raise ServerError(f"PostgreSQL in {self.directory} has no port and password yet. Start it first")
         return _Account(**json.loads(self._account_file.read_text()))
 
     def _create(self) -> None:
-        shutil.rmtree(self._data, ignore_errors=True)  # of a creation that did not complete
+        shutil.rmtree(self._data, ignore_errors=True)  # left by an incomplete creation
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
         account = _Account(free_port(), secrets.token_urlsafe(18))
@@ -171,7 +172,7 @@ class PostgresqlServer:
         partial.replace(self._account_file)
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        prefix = _AS_ANOTHER if os.geteuid() == 0 else ()
+        prefix = _AS_NON_ROOT if os.geteuid() == 0 else ()
         return [*prefix, str(fetch_postgresql(self.home) / program), *arguments]
 
     def _answers(self) -> bool:
@@ -182,5 +183,5 @@ class PostgresqlServer:
 
 
 def _environment() -> dict[str, str]:
-    # A PG* variable of the caller must not change the server, nor which server a client asks.
+    # PG* variables of the caller would change the server or the client's target.
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}

@@ -1,7 +1,7 @@
-"""Server processes: started in a session of their own, recorded, and stopped with all they started.
+"""Server processes: each runs in its own session, has a record file, and is stopped with its descendants.
 
-A record under `run/` holds the pid together with the time at which that process started, so that a later
-`stop`, from whichever shell, never ends another process that was given the same pid.
+A record below `run/` has the pid and the start time of the process, so that a later `stop`, also from another shell,
+never ends another process with the same pid.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ KILL_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a started process.
+    """The record of a started process.
 
-    *owner* is the process that must be alive for this one to be wanted (a test session), or None for the
-    servers of the demo, which outlive the command that started them.
+    When the process *owner* (a test session) has ended, the recorded process is an orphan. *owner* is None for the
+    servers of the demo, which run longer than the command that started them.
     """
 
     name: str
@@ -39,7 +39,7 @@ class RunRecord:
     owner: ProcessId | None
 
     def write(self, path: Path) -> None:
-        """Replace the record at *path* in one step."""
+        """Replace the record at *path* atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -47,7 +47,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, path: Path) -> RunRecord | None:
-        """The record at *path*, or None if there is none (any more)."""
+        """The record at *path*, or None if there is none."""
         try:
             fields = json.loads(path.read_text())
         except FileNotFoundError:
@@ -55,13 +55,13 @@ class RunRecord:
         owner = ProcessId(**fields["owner"]) if fields["owner"] else None
         return cls(fields["name"], ProcessId(**fields["process"]), fields["log"], owner)
 
-    def orphaned(self) -> bool:
-        """Whether its owner is gone without having stopped it."""
+    def is_orphaned(self) -> bool:
+        """Whether the owner has ended without stopping the process."""
         return self.owner is not None and not self.owner.alive()
 
 
 class ServerProcess:
-    """One server process at a time, known by its record file *record*; its output is appended to *log*."""
+    """A server process with the record file *record*; its output is appended to *log*."""
 
     def __init__(self, name: str, record: Path, log: Path, owner: ProcessId | None = None) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the recorded process is alive, whoever started it."""
+        """Whether the recorded process is alive, no matter which process started it."""
         if self._child is not None and self._child.poll() is not None:
             return False
         record = RunRecord.read(self._record)
@@ -86,9 +86,11 @@ class ServerProcess:
         return record.process.pid if record is not None and record.process.alive() else None
 
     def start(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:
-        """Start *command*; raises ServerError if it runs already. Does not wait for it to be ready."""
+        """Start *command* without waiting until it is ready; raises ServerError if the process runs already."""
         if self.running:
-            raise ServerError(f"{self.name} was to be started, but it runs already (pid {self.pid}). Stop it first.")
+            raise ServerError(
+                f"{self.name} cannot be started, because it runs already (pid {self.pid}). Stop it first."
+            )
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
             self._log_start = output.tell()
@@ -101,14 +103,14 @@ class ServerProcess:
                 cwd=cwd,
                 start_new_session=True,
             )
-        started = ProcessId.of(self._child.pid) or ProcessId(self._child.pid, "gone")
-        RunRecord(self.name, started, str(self.log), self._owner).write(self._record)
+        process = ProcessId.of(self._child.pid) or ProcessId(self._child.pid, "gone")
+        RunRecord(self.name, process, str(self.log), self._owner).write(self._record)
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Return as soon as *ready* says so.
+        """Wait until *ready* returns True.
 
-        Raises ServerError with the end of the log if the process ends before that, or is not ready in
-        *seconds*; it is stopped then.
+        Raises ServerError with the end of the log if the process ends before that, or is not ready after *seconds*. In
+        the latter case the process is killed.
         """
         deadline = time.monotonic() + seconds
         while not ready():
@@ -123,24 +125,24 @@ class ServerProcess:
     def check_running(self) -> None:
         """Raise ServerError with the end of the log if the process has ended by itself."""
         if not self.running:
-            # It may have ended since its state was last asked for.
+            # Poll again: the process may have ended since the last poll.
             code = self._child.poll() if self._child is not None else "unknown"
             self._forget()
             raise ServerError(f"{self.name} stopped by itself with exit code {code}. {self.describe_log()}")
 
     def stop(self, grace: float) -> None:
-        """SIGTERM, and after *grace* seconds SIGKILL, also to all that it started. Nothing to stop is fine."""
+        """Send SIGTERM, and after *grace* seconds SIGKILL, also to its descendants. Does nothing if it does not run."""
         record = RunRecord.read(self._record)
         if record is not None:
-            end(record.process, grace)
+            end_process(record.process, grace)
         self._forget()
 
     def kill(self) -> None:
-        """SIGKILL, at once, to the process and all that it started."""
+        """Send SIGKILL to the process and its descendants."""
         self.stop(grace=0)
 
     def log_text(self) -> str:
-        """The log since the process was last started from here."""
+        """The log since this object last started the process."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as file:
@@ -148,7 +150,7 @@ class ServerProcess:
             return file.read().decode(errors="replace")
 
     def describe_log(self) -> str:
-        """The end of the log, introduced by where it is."""
+        """The path of the log and its last lines, for an error message."""
         lines = self.log_text().splitlines()[-TAIL_LINES:]
         return f"The end of {self.log}:\n" + ("\n".join(lines) or "(empty)")
 
@@ -160,7 +162,7 @@ class ServerProcess:
 
 
 class Server(Protocol):
-    """What the devstack starts and stops."""
+    """A server that devstack starts and stops."""
 
     def start(self) -> None: ...
     def stop(self, grace: float = ...) -> None: ...
@@ -170,8 +172,8 @@ S = TypeVar("S", bound=Server)
 
 
 @contextmanager
-def started(server: S) -> Iterator[S]:
-    """``server``, up and answering; killed at the end, whatever happens: nobody needs its data then."""
+def run_server(server: S) -> Iterator[S]:
+    """Start ``server``, and kill it with SIGKILL at the end of the block. Use it if the data are not needed later."""
     server.start()
     try:
         yield server
@@ -179,10 +181,10 @@ def started(server: S) -> Iterator[S]:
         server.stop(grace=0)
 
 
-def end(process: ProcessId, grace: float) -> None:
-    """End *process* with SIGTERM, then everything of its family that is left with SIGKILL.
+def end_process(process: ProcessId, grace: float) -> None:
+    """End *process* with SIGTERM, and after *grace* seconds the process and its family with SIGKILL.
 
-    A pid that meanwhile belongs to somebody else is left alone.
+    A process that got one of the pids in the meantime receives no signal.
     """
     members = family(process)
     if grace > 0:

@@ -1,4 +1,4 @@
-"""How far a download is: a bar on a terminal, plain lines in a log."""
+"""Shows the progress of downloads: a bar on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MEGABYTE = 1_000_000
 
 
 class Download(Protocol):
-    """Learns how many bytes have arrived."""
+    """The progress display of a download."""
 
-    def arrived(self, size: int) -> None:
-        """*size* bytes in total are here by now."""
+    def update(self, size: int) -> None:
+        """Show that *size* bytes in total have arrived."""
 
 
 class _Lines:
-    """Prints a line for each further quarter of the download."""
+    """Prints a line for each quarter of the download."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title
@@ -30,7 +30,7 @@ class _Lines:
         self._quarters = 0
         print(f"{title}: {total / MEGABYTE:.0f} MB to fetch", flush=True)
 
-    def arrived(self, size: int) -> None:
+    def update(self, size: int) -> None:
         quarters = 4 * size // max(self._total, 1)
         if self._quarters < quarters < 4:
             self._quarters = quarters
@@ -38,19 +38,19 @@ class _Lines:
 
 
 class _Bar:
-    """Moves a bar."""
+    """Shows a progress bar."""
 
     def __init__(self, progress: Progress, title: str, total: int) -> None:
         self._progress = progress
         self._task = progress.add_task(title, total=total)
 
-    def arrived(self, size: int) -> None:
+    def update(self, size: int) -> None:
         self._progress.update(self._task, completed=size)
 
 
 @contextmanager
 def download(title: str, total: int) -> Iterator[Download]:
-    """Show the download *title* of *total* bytes until the block ends, and then what it took."""
+    """Show the progress of the download *title* of about *total* bytes, and at the end its duration."""
     began = time.monotonic()
     if sys.stdout.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
@@ -62,7 +62,7 @@ def download(title: str, total: int) -> Iterator[Download]:
 
 
 def bytes_below(folder: Path) -> int:
-    """Size of all files below *folder*, some of which may vanish meanwhile."""
+    """Total size of the files below *folder*; files that are deleted meanwhile are skipped."""
     size = 0
     for path in folder.rglob("*"):
         try:

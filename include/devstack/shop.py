@@ -1,4 +1,4 @@
-"""The sample database of the demo, and the writer that keeps changing it."""
+"""The sample database of the demo, and a writer that changes it continuously."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Connect = Callable[[], "pymysql.Connection[Any]"]
 
 
 def create_shop(connect: Connect) -> None:
-    """Make the tables where they are missing, and a few rows in each."""
+    """Create the database and its tables if they do not exist, and insert a few rows."""
     with connect() as connection, connection.cursor() as cursor:
         for statement in _SCHEMA:
             cursor.execute(statement)
@@ -57,7 +57,7 @@ def create_shop(connect: Connect) -> None:
 class ShopWriter:
     """Inserts, updates and deletes a few rows a second in a thread, until it is stopped.
 
-    When the server goes away it says so, and goes on as soon as the server is back.
+    If the connection is lost, it prints a message, and reconnects when the server is available again.
     """
 
     def __init__(self, connect: Connect, seed: int = 1) -> None:
@@ -68,13 +68,13 @@ class ShopWriter:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Write in a new thread."""
+        """Start writing in a new thread."""
         self._stopped.clear()
         self._thread = threading.Thread(target=self._write, name="shop writer", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the last transaction has been committed and no other follows."""
+        """Stop writing; returns when the last transaction is committed."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -85,8 +85,8 @@ class ShopWriter:
             wait=wait_fixed(RECONNECT_EVERY_SECONDS),
             sleep=sleep_using_event(self._stopped),
             stop=stop_when_event_set(self._stopped),
-            before_sleep=self._say_that_it_waits,
-            retry_error_callback=lambda _: None,  # stopped while the server was away
+            before_sleep=self._log_waiting,
+            retry_error_callback=lambda _: None,  # the writer was stopped while the server was unavailable
         )(self._write_until_stopped)
 
     def _write_until_stopped(self) -> None:
@@ -97,7 +97,7 @@ class ShopWriter:
             while not self._stopped.wait(WRITE_EVERY_SECONDS):
                 self._change(cursor)
 
-    def _say_that_it_waits(self, state: RetryCallState) -> None:
+    def _log_waiting(self, state: RetryCallState) -> None:
         if not self._waits and state.outcome is not None:
             print(f"The writer waits for MySQL: {state.outcome.exception()}", flush=True)
         self._waits = True
@@ -120,7 +120,7 @@ class ShopWriter:
 
 
 def shop_rows(connect: Connect, table: str) -> dict[str, dict[str, str | None]]:
-    """A table's rows as `SELECT` shows them: texts by column, by the text of the primary key."""
+    """A table's rows by the text of their primary key; each row is texts by column, in the form of `SELECT`."""
     with connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
         cursor.execute(f"SHOW COLUMNS FROM {DATABASE}.{table}")

@@ -1,4 +1,4 @@
-"""The demo's follower: a second server, to which the command `changefeed replicate` brings what was published."""
+"""Replicates to the demo's follower, a second MySQL server, and compares its tables with the source's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONNECTION = "mysql_shop_copy"
 
 
 def replicate(stack: Stack) -> str:
-    """Bring the follower of *stack* to where the pipeline is; what the command says. Raises DevstackError."""
+    """Replicate to the follower of *stack*; returns the command's output. Raises DevstackError if the command fails."""
     environment = {
         **os.environ,
         "AIRFLOW_CONN_MYSQL_SHOP": stack.mysql_url,
@@ -30,11 +30,13 @@ def replicate(stack: Stack) -> str:
 
 
 def verify_copy(source: Connect, follower: Connect) -> list[str]:
-    """A line for each table whose rows are the same on both servers; raises DevstackError where they differ."""
+    """Compare the tables of both servers; returns a line for each table. Raises DevstackError if one differs."""
     lines = []
     for table in TABLES:
-        wanted, found = shop_rows(source, table), shop_rows(follower, table)
-        if wanted != found:
-            raise DevstackError(f"{table}: the source has {len(wanted)} rows, and the follower {len(found)} or others")
-        lines.append(f"{table}: {len(wanted)} rows on the source, and the same on the follower")
+        expected, actual = shop_rows(source, table), shop_rows(follower, table)
+        if expected != actual:
+            raise DevstackError(
+                f"{table}: the source has {len(expected)} rows, and the follower {len(actual)} or others"
+            )
+        lines.append(f"{table}: {len(expected)} rows, equal on source and follower")
     return lines

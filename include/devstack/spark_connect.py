@@ -1,4 +1,4 @@
-"""A Spark Connect server with this Python in its workers, which serves those who have its token."""
+"""A Spark Connect server whose workers use this Python, and which requires a token."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ START_SECONDS = 120.0
 
 
 class SparkConnectServer:
-    """Spark at `local[2]` behind Spark Connect, with its log in *directory*; *owner* as for the other servers.
+    """A Spark Connect server at `local[2]`, with its log in *directory*; *owner* as for the other servers.
 
-    `start` raises ServerError, with the end of the log, if it does not come up.
+    `start` raises ServerError with the end of the log if it does not start.
     """
 
     def __init__(self, directory: Path, *, home: Home | None = None, owner: ProcessId | None = None) -> None:
@@ -37,11 +37,19 @@ class SparkConnectServer:
 
     @property
     def url(self) -> str:
-        """What `spark.connect` of a pipeline names: Spark sends a token without TLS to that name only, `localhost`."""
+        """The value of a pipeline's `spark.connect`.
+
+        Without TLS, Spark sends a token only to the host name `localhost`.
+        """
         return f"sc://localhost:{self.port}/;token={self._token}"
 
+    @property
+    def pid(self) -> int | None:
+        """The pid of the server; None if it does not run."""
+        return self._process.pid
+
     def start(self) -> None:
-        """Start the server and wait until it takes connections."""
+        """Start the server, and wait until it accepts connections."""
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {
             "spark.connect.grpc.binding.address": LOCALHOST,

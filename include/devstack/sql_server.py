@@ -1,4 +1,4 @@
-"""What a MySQL and a MariaDB server of devstack have in common."""
+"""Base class of devstack's MySQL and MariaDB servers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Options = Mapping[str, str | int]
 
 START_SECONDS = 90.0
 SOCKET = "server.sock"
-"""Below the data directory, and named relative to it: an absolute path may be too long for a socket."""
+"""The Unix socket, relative to the data directory: an absolute path may exceed the maximum length."""
 
-_OF_ONE_SERVER = ("auto.cnf", "binlog.*", "#innodb_temp", "ibtmp1")
-"""Files of a data directory that no copy may have: the server's UUID, its binlog, and what each start makes anew."""
+_SERVER_SPECIFIC_FILES = ("auto.cnf", "binlog.*", "#innodb_temp", "ibtmp1")
+"""Files of a data directory that are not copied: the server's UUID, its binlog, and files that each start creates."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a server is reached with; kept in its folder, readable by its owner only."""
+    """Port and passwords of a server, stored in its folder; only the owner can read the file."""
 
     port: int
     root_password: str
@@ -48,25 +48,28 @@ class Account:
 class SqlServer(ABC):
     """A server with its data, settings, log and passwords in *directory*.
 
-    *release* is the server's, as `5.7`. The first `start` creates the data; another object for the same
-    directory, also in another process, finds the same data, port and passwords, and whether the server runs.
-    *options* go into the server's settings and win over devstack's. *owner* is the process without which the
-    server is an orphan (for tests: the test session); None means that it outlives everybody until it is
-    stopped. The data of a *quick* server, for tests, are a copy of a template, made once: all quick servers of
-    a release have the same passwords, and one second each is enough to start them.
+    - *release* is a version such as `5.7`.
+    - *options* override devstack's settings.
+    - *owner* is a process, such as the test session. When it has ended, the server is an orphan. Without an owner the
+      server runs until it is stopped.
+    - *quick*, for tests: the data are copied from a template. All quick servers of a release have the same passwords,
+      and start in one second.
 
-    `start` raises FetchError if the software cannot be fetched and ServerError, with the end of the log, if
-    the server does not come up.
+    The first `start` creates the data. Other objects for the same directory, also in other processes, use the same
+    data, port, passwords and process.
+
+    `start` raises FetchError if the software cannot be fetched, and ServerError with the end of the log if the server
+    does not start.
     """
 
     product: str
-    """Name for people: `MySQL`."""
+    """Display name, such as `MySQL`."""
 
     default_release: ClassVar[str]
-    """The release that is started unless another is asked for: `9.7`."""
+    """The default of *release*, such as `9.7`."""
 
     client_settings: ClassVar[Options] = {}
-    """Settings of this product's client programs besides address and account."""
+    """Additional settings of the product's client programs."""
 
     def __init__(
         self,
@@ -90,11 +93,11 @@ class SqlServer(ABC):
             owner,
         )
 
-    # --- where it is
+    # --- addresses and state
 
     @property
     def port(self) -> int:
-        """TCP port at 127.0.0.1; the same for the life of the data."""
+        """TCP port at 127.0.0.1; it does not change while the data exist."""
         return self._account().port
 
     @property
@@ -105,7 +108,7 @@ class SqlServer(ABC):
 
     @property
     def root_url(self) -> str:
-        """URL of the user who may do everything."""
+        """URL of root."""
         account = self._account()
         return f"mysql://root:{account.root_password}@{LOCALHOST}:{account.port}"
 
@@ -129,25 +132,25 @@ class SqlServer(ABC):
         """Pid of the server's process, or None if it does not run."""
         return self._process.pid
 
-    # --- its life
+    # --- start and stop
 
     def start(self) -> None:
-        """Fetch and create what is missing, start the server and wait until it answers.
+        """Fetch missing software, create missing data, start the server, and wait until it accepts connections.
 
-        If it runs already, only the last.
+        If it runs already, only wait.
         """
         if not self.running:
             self._fetch()
             if not self._account_file.exists():
                 self._create()
             self._write_settings()
-            # A killed server whose parent has not looked yet is a zombie, which mysqld takes for a living owner.
+            # While a killed server is a zombie, mysqld would consider its lock file valid.
             (self.data / f"{SOCKET}.lock").unlink(missing_ok=True)
             self._process.start(self._server_command(), env=_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 30.0) -> None:
-        """Shut down in order; SIGKILL if that takes longer than *grace* seconds. The data stay."""
+        """Shut down cleanly; SIGKILL if that takes longer than *grace* seconds. The data stay."""
         self._process.stop(grace)
 
     def kill(self) -> None:
@@ -160,12 +163,13 @@ class SqlServer(ABC):
         self.options |= options or {}
         self.start()
 
-    # --- talking to it
+    # --- connections and statements
 
     def connect(self, user: str = "root", **arguments: Any) -> pymysql.Connection[Any]:
         """A PyMySQL connection with autocommit as *user* (`root` or `changefeed`); *arguments* go to PyMySQL.
 
-        Without TLS, unless they name `ssl`: PyMySQL would read the machine's certificates, 25 to 60 ms of CPU a time.
+        TLS is off unless *arguments* name `ssl`: PyMySQL would read the machine's certificates, which takes 25 to 60 ms
+        of CPU.
         """
         account = self._account()
         password = account.root_password if user == "root" else account.password
@@ -174,7 +178,7 @@ class SqlServer(ABC):
         return pymysql.connect(host=LOCALHOST, port=account.port, user=user, **arguments)
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run each of *statements* as root in one connection, autocommitted; the rows of the last one."""
+        """Run *statements* as root in one connection with autocommit; returns the rows of the last one."""
         with self.connect(database=database) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
@@ -183,51 +187,51 @@ class SqlServer(ABC):
     def client(self, name: str) -> list[str]:
         """The beginning of a command line that runs this server's client program *name* (`mysqldump`, ...).
 
-        It connects as root by a settings file, so that no password is on the command line. Raises
-        ServerError if this server's software has no such program.
+        It connects as root with a settings file, so that no password is on the command line. Raises ServerError if the
+        server's software has no such program.
         """
         program = self._program(name)
         if program is None:
-            raise ServerError(f"{self.product}'s program {name!r} was asked for, but the fetched software has none")
+            raise ServerError(f"expected {self.product}'s program {name!r}, but the fetched software does not have it")
         return [*program, f"--defaults-file={self.directory / 'client.cnf'}"]
 
     def head(self) -> str:
-        """The end of the binlog, as FILE:POSITION."""
+        """The end of the binlog as FILE:POSITION."""
         file, position, *_ = self.execute(self.status_statement)[0]
         return f"{file}:{position}"
 
-    # --- what differs between the two
+    # --- different for MySQL and MariaDB
 
     @property
     def status_statement(self) -> str:
-        """The statement that shows the end of the binlog; newer releases of MySQL have another."""
+        """The statement that shows the end of the binlog; it depends on the release."""
         return "SHOW MASTER STATUS"
 
     @abstractmethod
     def _fetch(self) -> None:
-        """Make sure that the software is there."""
+        """Fetch the software if it is missing."""
 
     @abstractmethod
     def _program(self, name: str) -> list[str] | None:
-        """Command that runs the program *name*, or None."""
+        """The command that runs the program *name*; None if there is none."""
 
     @abstractmethod
     def _settings(self) -> dict[str, str | int]:
-        """The server's settings that are this product's own."""
+        """The server settings that are specific to the product."""
 
     @abstractmethod
     def _server_command(self) -> list[str]:
-        """Command that runs the server in the foreground."""
+        """The command that runs the server in the foreground."""
 
     @abstractmethod
     def _create_data(self, accounts: Path) -> None:
-        """Create `data`, running the SQL file *accounts* in it; use `_run` for the steps."""
+        """Create the data directory, and run the SQL file *accounts* in it; use `_run` for the steps."""
 
     @abstractmethod
     def _accounts_sql(self, account: Account) -> str:
         """Statements that set root's password and create the replication user, one a line."""
 
-    # --- shared steps
+    # --- common to MySQL and MariaDB
 
     @property
     def _account_file(self) -> Path:
@@ -243,14 +247,14 @@ class SqlServer(ABC):
 
     def _account(self) -> Account:
         if not self._account_file.exists():
-            raise ServerError(f"{self.product} in {self.directory} has no port and passwords yet: start it first")
+            raise ServerError(f"{self.product} in {self.directory} has no port and passwords yet. Start it first")
         return Account(**json.loads(self._account_file.read_text()))
 
     def _create(self) -> None:
-        shutil.rmtree(self.data, ignore_errors=True)  # of a creation that did not complete
+        shutil.rmtree(self.data, ignore_errors=True)  # left by an incomplete creation
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-        account = self._copied_data() if self._quick else self._new_data()
+        account = self._copy_data() if self._quick else self._initialize_data()
         client: dict[str, str | int] = {
             "user": "root",
             "password": account.root_password,
@@ -264,7 +268,7 @@ class SqlServer(ABC):
         partial.write_text(json.dumps(asdict(account)))
         partial.replace(self._account_file)
 
-    def _new_data(self) -> Account:
+    def _initialize_data(self) -> Account:
         account = Account(free_port(), secrets.token_urlsafe(18), secrets.token_urlsafe(18))
         accounts = self.directory / "accounts.sql"
         accounts.write_text(self._accounts_sql(account))
@@ -275,27 +279,27 @@ class SqlServer(ABC):
             accounts.unlink()
         return account
 
-    def _copied_data(self) -> Account:
+    def _copy_data(self) -> Account:
         template = type(self)(
             install_once(self.home, self._template_name(), self._make_template), release=self.release, home=self.home
         )
-        shutil.copytree(template.data, self.data, ignore=shutil.ignore_patterns(*_OF_ONE_SERVER))
+        shutil.copytree(template.data, self.data, ignore=shutil.ignore_patterns(*_SERVER_SPECIFIC_FILES))
         return replace(template._account(), port=free_port())
 
     def _template_name(self) -> str:
-        # A template is as old as the statements and settings that it was made with.
+        # The name has a digest of the statements and settings, so that a change of them creates a new template.
         made_with = self._accounts_sql(Account(0, "", "")), sorted(self._settings().items())
         return f"{self.product.lower()}-data-{hashlib.sha256(repr(made_with).encode()).hexdigest()[:12]}"
 
     def _make_template(self, target: Path) -> None:
         template = type(self)(target, release=self.release, home=self.home, owner=ProcessId.own())
-        template.start()  # the first start makes TLS keys, which takes longest
+        template.start()  # the first start creates TLS keys, which takes longest
         template.stop()
 
     def _write_settings(self, port: int | None = None) -> None:
         settings: dict[str, str | int] = {
             "datadir": str(self.data),
-            "tmpdir": str(self._tmp),  # a server that starts deletes the temporary files of others in a shared one
+            "tmpdir": str(self._tmp),  # in a shared folder, each start would delete temporary files of other servers
             "port": port if port is not None else self.port,
             "bind-address": LOCALHOST,
             "socket": SOCKET,
@@ -308,7 +312,7 @@ class SqlServer(ABC):
             "max-connections": 100,
             "innodb-buffer-pool-size": "64M",
             "innodb-flush-log-at-trx-commit": 2,
-            "innodb-use-native-aio": "OFF",  # the kernel has few slots for it (fs.aio-max-nr)
+            "innodb-use-native-aio": "OFF",  # the kernel limits it (fs.aio-max-nr)
             **self._settings(),
         }
         self._tmp.mkdir(exist_ok=True)
@@ -347,5 +351,5 @@ def _settings_text(section: str, settings: Mapping[str, str | int]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    # A MYSQL_* or MYSQLD_* variable of the caller must not change the server.
+    # MYSQL* and MARIADB* variables of the caller would change the server.
     return {name: value for name, value in os.environ.items() if not name.startswith(("MYSQL", "MARIADB"))}

@@ -1,7 +1,7 @@
-"""The servers of the demo, together: those that are started here, and those that exist already.
+"""The servers of the demo, each either started by devstack or existing.
 
-MYSQL_URL (`mysql://user:password@host:port`, a user who may create a database and replicate) and
-KAFKA_BOOTSTRAP (`host:port`) name existing servers; devstack then neither fetches nor starts its own.
+MYSQL_URL (`mysql://user:password@host:port`, a user who may create a database and replicate) and KAFKA_BOOTSTRAP
+(`host:port`) name existing servers. devstack then neither fetches nor starts its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from devstack.errors import DevstackError, FetchError, ServerError
 from devstack.home import Home
 from devstack.java import fetch_java, find_java
 from devstack.kafka import KafkaBroker, fetch_kafka
-from devstack.lock import exclusive
+from devstack.lock import hold_lock
 from devstack.mariadb import DEBIAN_RELEASE, JARS, MariadbServer, fetch_mariadb
 from devstack.mysql import OLD_RELEASES, MysqlServer, fetch_mysql
 from devstack.mysqltest import MARIADB_TESTS, fetch_mariadb_binlog
@@ -46,16 +46,16 @@ FOLLOWER_OPTIONS: Options = {
 
 
 class Condition(StrEnum):
-    """Of a server."""
+    """State of a server."""
 
     RUNNING = "running"
     STOPPED = "stopped"
-    EXISTING = "existing"  # named by an environment variable: not ours to start or stop
+    EXISTING = "existing"  # named by an environment variable; devstack does not start or stop it
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """One line of `status`; *where* is empty unless there is something to connect to."""
+    """One line of `status`; *where* is the address, empty if the server does not run."""
 
     name: str
     condition: Condition
@@ -63,9 +63,9 @@ class ServerState:
 
 
 class Stack:
-    """MySQL (or MariaDB where MySQL cannot be fetched), Kafka and Airflow below `<home>/servers`.
+    """MySQL (or MariaDB if MySQL cannot be fetched), Kafka and Airflow below `<home>/servers`.
 
-    Any process may make one: it finds what another has started.
+    Several processes may create a stack of the same home: all use the same servers.
     """
 
     def __init__(self, home: Home | None = None, *, with_follower: bool = False) -> None:
@@ -80,28 +80,28 @@ class Stack:
         self._kafka = KafkaBroker(servers / "kafka", home=self.home)
         self._chosen: SqlServer | None = None
 
-    # --- where things are
+    # --- addresses
 
     @property
     def sql_server(self) -> SqlServer | None:
-        """The server that is started here, its software fetched first; None if MYSQL_URL names one."""
+        """The server that devstack starts; fetches its software. None if MYSQL_URL names an existing server."""
         if self._existing_mysql is None and self._chosen is None:
             self._chosen = self._choose()
         return self._chosen
 
     @property
     def follower(self) -> SqlServer:
-        """A second MySQL, started where the stack was made with one."""
+        """A second MySQL, which `up` starts if the stack was created with *with_follower*."""
         return self._follower
 
     @property
     def kafka(self) -> KafkaBroker | None:
-        """The broker that is started here; None if KAFKA_BOOTSTRAP names one."""
+        """The broker that devstack starts; None if KAFKA_BOOTSTRAP names an existing one."""
         return self._kafka if self._existing_kafka is None else None
 
     @property
     def airflow(self) -> AirflowServer:
-        """Airflow with the connections of the shop pipeline; ask for it when MySQL and Kafka have been started."""
+        """Airflow with the connections of the shop pipeline. MySQL and Kafka must have been started before."""
         connections = {
             "mysql_shop": self.mysql_url,
             "kafka_shop": f"kafka://{self.bootstrap}",
@@ -111,13 +111,13 @@ class Stack:
 
     @property
     def mysql_url(self) -> str:
-        """URL for the pipelines: a user who may read and replicate."""
-        return self._existing_mysql or self._started().url
+        """MySQL's URL for the pipelines, with a user who may read and replicate."""
+        return self._existing_mysql or self._require_server().url
 
     @property
     def mysql_root_url(self) -> str:
-        """URL for the demo's own data: a user who may write; with MYSQL_URL the same as `mysql_url`."""
-        return self._existing_mysql or self._started().root_url
+        """MySQL's URL for the demo's own data, with a user who may write; with MYSQL_URL the same as `mysql_url`."""
+        return self._existing_mysql or self._require_server().root_url
 
     @property
     def bootstrap(self) -> str:
@@ -126,8 +126,10 @@ class Stack:
 
     @property
     def exports(self) -> list[str]:
-        """Lines for a shell in which the command `changefeed` then works on these servers and moves the same checkpoint
-        as their Airflow; ask for them when all has been started."""
+        """Shell lines with which the command `changefeed` uses these servers, and the same checkpoint as their Airflow.
+
+        All servers must have been started before.
+        """
         own_java = None if find_java() else str(fetch_java(self.home).resolve().parent.parent)
         values = {
             "AIRFLOW_CONN_MYSQL_SHOP": self.mysql_url,
@@ -136,20 +138,20 @@ class Stack:
             **({"JAVA_HOME": own_java} if own_java else {}),
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-        if self._existing_mysql is not None:  # its password is its owner's secret
+        if self._existing_mysql is not None:  # do not print its password
             lines[0] = f'export AIRFLOW_CONN_MYSQL_SHOP="${MYSQL_VARIABLE}"'
         return [*lines, f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"']
 
-    # --- its life
+    # --- start and stop
 
     def fetch(self, tests: bool = False, consumers: bool = False) -> None:
-        """Fetch all software that `up` needs and that is not there yet; with *tests*, what the tests need too, and with
-        *consumers*, what `make test-consumers` does."""
+        """Fetch the missing software that `up` needs; with *tests* also software of the tests, with *consumers* also
+        software of `make test-consumers`."""
         fetch_java(self.home)
         if self.kafka is not None:
             fetch_kafka(self.home)
         if self._existing_mysql is None:
-            self._started()
+            self._require_server()
         if tests:
             for release in (*JARS, DEBIAN_RELEASE):
                 fetch_mariadb(self.home, release)
@@ -166,11 +168,12 @@ class Stack:
                 consumer.fetch(self.home)
 
     def up(self) -> None:
-        """Fetch and start what does not run, and wait until all answer.
+        """Fetch missing software, start the servers that do not run, and wait until all are ready.
 
-        Raises FetchError or ServerError; what has been started by then runs on, for `stop` or another `up`.
+        Raises FetchError or ServerError. Servers that were started before the error continue to run, for `stop` or
+        another `up`.
         """
-        with self._alone():
+        with self._hold_lock():
             end_orphans(self.home)
             self.fetch()
             with ThreadPoolExecutor(2) as threads:
@@ -182,11 +185,11 @@ class Stack:
             self.airflow.start()
 
     def stop(self) -> list[str]:
-        """Stop the demo's servers, and end what dead test sessions left behind; the names of what was stopped.
+        """Stop the demo's servers, and servers of killed test sessions; returns the names of the stopped servers.
 
-        Nothing else is touched: no server of a living test session, and none that was there before.
+        Servers of running test sessions and existing servers are not stopped.
         """
-        with self._alone():
+        with self._hold_lock():
             stopped = [state.name for state in self.states() if state.condition is Condition.RUNNING]
             self._airflow().stop()
             with ThreadPoolExecutor(3) as threads:
@@ -199,11 +202,12 @@ class Stack:
 
         Raises ServerError if one of them still runs.
         """
-        with self._alone():
+        with self._hold_lock():
             running = [state.name for state in self.states() if state.condition is Condition.RUNNING]
             if running:
                 raise ServerError(
-                    f"the data of the servers were to be removed, but these still run: {', '.join(running)}. "
+                    f"the data of the servers cannot be removed while these run: {', '.join(running)}. Nothing was "
+                    f"removed. "
                     "Run `make stop` first"
                 )
             end_orphans(self.home)
@@ -212,7 +216,7 @@ class Stack:
                 shutil.rmtree(self.home.downloads, ignore_errors=True)
 
     def states(self) -> list[ServerState]:
-        """What runs and where; starts and fetches nothing."""
+        """The state and address of each server; starts and fetches nothing."""
         mysql, kafka = self._existing_mysql, self._existing_kafka
         states = []
         if mysql is not None:
@@ -234,26 +238,26 @@ class Stack:
         return states
 
     def _airflow(self) -> AirflowServer:
-        # Without connections: enough to look at it and to stop it.
+        # Without connections, which status and stop do not need.
         return AirflowServer(self.home.servers / "airflow", home=self.home)
 
-    def _started(self) -> SqlServer:
+    def _require_server(self) -> SqlServer:
         server = self.sql_server
         if server is None:
-            raise DevstackError(f"a server of devstack was asked for, but {MYSQL_VARIABLE} names an existing one")
+            raise DevstackError(f"expected a server of devstack, but {MYSQL_VARIABLE} names an existing one")
         return server
 
     def _choose(self) -> SqlServer:
         try:
             fetch_mysql(self.home)
         except FetchError as error:
-            print(f"MySQL cannot be had here, so MariaDB takes its place. The reason: {error}", flush=True)
+            print(f"MySQL cannot be fetched, so MariaDB is used instead. The reason: {error}", flush=True)
             fetch_mariadb(self.home)
             return self._mariadb
         return self._mysql
 
-    def _alone(self) -> AbstractContextManager[None]:
-        return exclusive(self.home.root / "stack.lock", "the servers are being started or stopped elsewhere; waiting")
+    def _hold_lock(self) -> AbstractContextManager[None]:
+        return hold_lock(self.home.root / "stack.lock", "waiting for another process that starts or stops the servers")
 
 
 def _condition(running: bool) -> Condition:
@@ -267,7 +271,7 @@ def _existing_mysql() -> str | None:
     parts = urlsplit(url)
     if parts.scheme != "mysql" or not parts.hostname or not parts.username:
         raise DevstackError(
-            f"{MYSQL_VARIABLE} must look like mysql://user:password@host:3306, found scheme {parts.scheme!r}, "
+            f"expected {MYSQL_VARIABLE} in the form mysql://user:password@host:3306, found scheme {parts.scheme!r}, "
             f"host {parts.hostname!r} and user {parts.username!r}. Correct it, or unset it to have a server started"
         )
     return url

@@ -1,4 +1,4 @@
-"""What the topics say, read by a consumer that shares nothing with changefeed: kafka-python, read_committed."""
+"""Reads topics with kafka-python and read_committed, independently of changefeed's own code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 @dataclass(frozen=True)
 class Record:
-    """One committed record, its key and value as JSON."""
+    """A committed record, with its key and value parsed as JSON."""
 
     topic: str
     partition: int
@@ -23,7 +23,7 @@ class Record:
 
 
 def read_topics(bootstrap: str, topics: Iterable[str]) -> Iterator[Record]:
-    """All committed records of *topics* up to the ends they have now, each partition's in order."""
+    """All committed records of *topics* up to the current end offsets, in order within each partition."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None, auto_offset_reset="earliest"
     )
@@ -45,7 +45,7 @@ def read_topics(bootstrap: str, topics: Iterable[str]) -> Iterator[Record]:
 
 
 def rebuilt_rows(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Rows by topic and key, as a consumer that applies each change in order would have them."""
+    """The rows, by topic and key, that result from applying all changes in order."""
     tables: dict[str, dict[str, dict[str, Any]]] = {}
     for record in records:
         rows = tables.setdefault(record.topic, {})

@@ -1,4 +1,4 @@
-"""The application: REST below /api, the page at /, OpenAPI at /docs."""
+"""The FastAPI application: the page at /, the REST API below /api, its description at /docs and /openapi.json."""
 
 from pathlib import Path
 from typing import Any
@@ -15,52 +15,54 @@ from changefeed.settings.site import load_site
 from changefeed_web import actions, history, metrics, pipelines
 from changefeed_web.access import GetUserDep
 from changefeed_web.bodies import BoundedBodies
-from changefeed_web.headers import Careful
-from changefeed_web.origins import Hosts, OwnPagesOnly
+from changefeed_web.headers import SecurityHeaders
+from changefeed_web.origins import Hosts, OriginCheck
 from changefeed_web.slots import RETRY_AFTER_SECONDS
 
 PAGE = Path(__file__).parent / "page"
 
 
 def create_app() -> FastAPI:
-    """Made once, by the API server's first request to it. Raises SettingsError for a file of the site that is wrong."""
+    """A new application. Raises SettingsError if the site file is invalid."""
     hosts = Hosts.of(conf.get("api", "base_url", fallback="") or "", load_site().hosts)
     app = FastAPI(
         title="changefeed",
-        description="Pipelines that publish MySQL's row changes to Kafka. Tokens and permissions are Airflow's.",
+        description="Pipelines that publish MySQL's row changes to Kafka. Send a token of Airflow as "
+        "`Authorization: Bearer`; "
+        "permissions are Airflow's.",
         version="1",
-        docs_url=None,  # FastAPI's own loads its scripts from the internet
+        docs_url=None,  # FastAPI's own page loads scripts from the internet
         redoc_url=None,
-        openapi_url=None,  # FastAPI's own is for everybody
+        openapi_url=None,  # FastAPI's own route requires no login
     )
     for part in (pipelines, actions, history, metrics):
         app.include_router(part.router, prefix="/api" if part is not metrics else "")
-    app.add_exception_handler(ChangefeedError, _told)
-    app.add_exception_handler(RequestValidationError, _refused)
+    app.add_exception_handler(ChangefeedError, _answer_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.add_api_route("/openapi.json", _openapi, include_in_schema=False)
     app.add_middleware(BoundedBodies)
     app.add_middleware(
-        OwnPagesOnly, hosts=hosts, all_admins=conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False)
+        OriginCheck, hosts=hosts, all_admins=conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False)
     )
-    app.add_middleware(Careful)  # the last that is added is the outermost
+    app.add_middleware(SecurityHeaders)  # added last, so it is the outermost
     return app
 
 
 async def _page(request: Request) -> Response:
-    """The page, which has no data in it."""
-    return await _for_the_logged_in(request, "index.html")
+    """The page, without data: its scripts call the REST API."""
+    return await _serve_logged_in(request, "index.html")
 
 
 async def _docs(request: Request) -> Response:
-    """The description of the REST API, for people; the machine's is /openapi.json."""
-    return await _for_the_logged_in(request, "docs.html")
+    """The description of the REST API for people; programs use /openapi.json."""
+    return await _serve_logged_in(request, "docs.html")
 
 
-async def _for_the_logged_in(request: Request, file: str) -> Response:
-    """A file of the page; whoever is not logged in is sent to the login."""
+async def _serve_logged_in(request: Request, file: str) -> Response:
+    """A file of the page; a redirect to the login for users who are not logged in."""
     try:
         await get_user(request, None, await bearer_scheme(request))
     except HTTPException:
@@ -69,13 +71,13 @@ async def _for_the_logged_in(request: Request, file: str) -> Response:
 
 
 def _openapi(request: Request, _: GetUserDep) -> dict[str, Any]:
-    """What machines read of the REST API."""
+    """The OpenAPI document of the REST API."""
     api: FastAPI = request.app
     return api.openapi()
 
 
-async def _told(_: Request, error: Exception) -> Response:
-    """Our errors as they are: what was wanted, what was found, what to do."""
+async def _answer_error(_: Request, error: Exception) -> Response:
+    """The answer to a ChangefeedError: its message, and a status by its class."""
     status = 500
     if isinstance(error, RetryableError):
         status = 503
@@ -89,11 +91,14 @@ async def _told(_: Request, error: Exception) -> Response:
     return JSONResponse({"detail": str(error), "error": type(error).__name__}, status, headers)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    """The mistakes of a body: where, and what is wrong. What was sent is not repeated: it may hold a secret."""
+async def _answer_invalid_request(_: Request, error: Exception) -> Response:
+    """The answer to an invalid request: location and message of each error.
+
+    Values are left out: they may be secrets.
+    """
     assert isinstance(error, RequestValidationError)
-    mistakes = [
+    errors = [
         {"type": one["type"], "loc": one["loc"], "msg": one["msg"].removeprefix("Value error, ")}
         for one in error.errors()
     ]
-    return JSONResponse({"detail": mistakes}, 422)
+    return JSONResponse({"detail": errors}, 422)

@@ -1,4 +1,4 @@
-"""Bodies of requests. Those of actions are the models of `changefeed.settings.requests`. Nothing unknown passes."""
+"""Request bodies. Bodies of actions are the models of `changefeed.settings.requests`. Unknown fields are refused."""
 
 from typing import Annotated
 
@@ -6,37 +6,47 @@ from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LONGEST = 4 << 20
-"""Bytes of a request's body. A pipeline's file of 200,000 characters has no more, however its JSON writes them."""
+MAX_BODY_BYTES = 4 << 20
+"""Largest request body in bytes. The JSON of a pipeline file of 200,000 characters fits, however it is escaped."""
 
 
 class BoundedBodies:
-    """ASGI middleware that answers 413 to a body of more than `LONGEST` bytes, and keeps no more of it in memory.
+    """ASGI middleware that answers 413 to a body of more than `MAX_BODY_BYTES` bytes and stores no more than that.
 
-    Bodies are read before it is known whose they are: without a bound anybody could fill the API server.
+    Bodies are read before the login is checked: without a limit, clients could fill the API server's memory.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, counting what is read of it."""
+        """Pass the request on, and count the bytes that are read."""
         size = 0
 
-        async def received() -> Message:
+        async def receive_within_limit() -> Message:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > LONGEST:
-                raise HTTPException(413, f"the body is longer than {LONGEST:,} bytes")
+            if size > MAX_BODY_BYTES:
+                raise HTTPException(
+                    413, f"the body is larger than {MAX_BODY_BYTES:,} bytes, the limit. Nothing was done"
+                )
             return message
 
-        await self._app(scope, received, send)
+        await self._app(scope, receive_within_limit, send)
 
 
 class PipelineBody(BaseModel):
-    """A pipeline's file."""
+    """The YAML of a pipeline."""
 
     model_config = ConfigDict(extra="forbid")
 
-    yaml: Annotated[str, Field(min_length=1, max_length=200_000, examples=["name: shop\nsource: …"])]
+    yaml: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=200_000,
+            description="The complete text of the pipeline's YAML file, at most 200,000 characters.",
+            examples=["name: shop\nsource: …"],
+        ),
+    ]

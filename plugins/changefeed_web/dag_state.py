@@ -1,4 +1,4 @@
-"""What Airflow knows of a pipeline: its DAG, its last runs, and why the last one failed."""
+"""State of a pipeline's DAG in Airflow: its last runs, and the error of the last failed run."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,17 +9,17 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.log.log_reader import TaskLogReader
 from airflow.utils.session import create_session
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import selectinload
 
-from changefeed.airflow.ingest_dag import AT_WORK
+from changefeed.airflow.ingest_dag import ACTIVE_STATES
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:
-    """``known`` is False until the DAG processor has seen the file.
+    """The state of a DAG. ``known`` is False until the DAG processor has parsed its file.
 
-    ``running`` are runs that have not ended. ``held`` are those of them that wait until the DAG is resumed: it is
-    paused, and none of their tasks is at work.
+    ``running`` are the ids of unfinished runs. ``held`` are the ids of the unfinished runs that wait until the DAG is
+    resumed: the DAG is paused, and none of their tasks is active.
     """
     with create_session() as session:
         model = session.scalar(select(DagModel).where(DagModel.dag_id == dag_id))
@@ -32,7 +32,9 @@ def dag_state(dag_id: str) -> dict[str, Any]:
         at_work = set(
             session.scalars(
                 select(TaskInstance.run_id).where(
-                    TaskInstance.dag_id == dag_id, TaskInstance.run_id.in_(running), TaskInstance.state.in_(AT_WORK)
+                    TaskInstance.dag_id == dag_id,
+                    TaskInstance.run_id.in_(running),
+                    TaskInstance.state.in_(ACTIVE_STATES),
                 )
             )
         )
@@ -50,7 +52,7 @@ def dag_state(dag_id: str) -> dict[str, Any]:
 
 
 def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
-    """The last runs of a DAG, latest first, with what they were given."""
+    """The last runs of a DAG, latest first, with their conf."""
     with create_session() as session:
         latest = session.scalars(
             select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
@@ -59,7 +61,7 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
 
 
 def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:
-    """The run of the DAG that was under way at each moment (Unix milliseconds), None where there was none."""
+    """For each moment (Unix milliseconds), the run of the DAG that was under way; None if there was none."""
     if not moments_ms:
         return []
     moments = [datetime.fromtimestamp(moment / 1000, UTC) for moment in moments_ms]
@@ -71,17 +73,17 @@ def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | Non
             .order_by(DagRun.start_date.desc())
         ).all()
 
-    def at(moment: datetime) -> dict[str, Any] | None:
+    def run_at(moment: datetime) -> dict[str, Any] | None:
         for run_id, state, start, end in runs:
             if start <= moment and (end is None or moment <= end):
                 return {"run_id": run_id, "state": str(state), "href": f"/dags/{dag_id}/runs/{run_id}"}
         return None
 
-    return [at(moment) for moment in moments]
+    return [run_at(moment) for moment in moments]
 
 
-def retries(dag_id: str, run_id: str) -> int:
-    """How often tasks of a run were tried again."""
+def count_retries(dag_id: str, run_id: str) -> int:
+    """Number of retries of all tasks of a run."""
     with create_session() as session:
         tries = session.scalars(
             select(TaskInstance.try_number).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
@@ -89,8 +91,15 @@ def retries(dag_id: str, run_id: str) -> int:
         return sum(max(0, number - 1) for number in tries)
 
 
+def last_end(dag_id: str) -> float | None:
+    """When a run of the DAG last ended, in Unix seconds; None if none has ended."""
+    with create_session() as session:
+        end = session.scalar(select(func.max(DagRun.end_date)).where(DagRun.dag_id == dag_id))
+    return end.timestamp() if end else None
+
+
 def last_error(dag_id: str, run_id: str, *, logs: bool) -> dict[str, Any] | None:
-    """The failed task of a run and, with ``logs``, the errors in its log, in full; None where no task failed."""
+    """The first failed task of a run and, if ``logs``, the errors in its log; None if no task failed."""
     with create_session() as session:
         failed = session.scalar(
             select(TaskInstance)
@@ -103,7 +112,9 @@ def last_error(dag_id: str, run_id: str, *, logs: bool) -> dict[str, Any] | None
             return None
         where = f"/dags/{dag_id}/runs/{run_id}/tasks/{failed.task_id}"
         text = (
-            _errors_in_log(failed) if logs else f"to see why, you need Airflow's permission for task logs of {dag_id}"
+            _errors_in_log(failed)
+            if logs
+            else f"to see the error, you need Airflow's permission for task logs of {dag_id}"
         )
         return {"run_id": run_id, "task_id": failed.task_id, "text": text, "href": where}
 
@@ -118,10 +129,13 @@ def _errors_in_log(instance: Any) -> str:
             if event.startswith("ERROR ") or values.get("level") in ("error", "critical"):
                 details = [detail.get("exc_value", "") for detail in values.get("error_detail") or ()]
                 texts += [text for text in (event.removeprefix("ERROR "), *details) if text]
-    except Exception as error:  # a log that cannot be read must not hide the pipeline
-        return f"the task's log cannot be read here: {error}"
+    except Exception as error:  # an unreadable log must not make the pipeline's state unavailable
+        return f"the task's log cannot be read: {error}"
     useful = [text for text in texts if text != "Task failed with exception"]
-    return "\n".join(dict.fromkeys(useful)) or "the task failed and its log has no error: it was killed, or never began"
+    return (
+        "\n".join(dict.fromkeys(useful))
+        or "the task failed without an error in its log: it was killed, or did not start"
+    )
 
 
 def _run(run: Any) -> dict[str, Any]:

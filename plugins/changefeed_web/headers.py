@@ -1,4 +1,4 @@
-"""What each answer tells the browser not to do with it."""
+"""Security headers of each answer."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,21 +12,22 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-"""Scripts, styles and data from this server only, in a frame of Airflow's own page only; kept by nobody in between."""
+"""These headers allow scripts, styles and data of this server only, and frames on its own pages only. They forbid
+shared caches."""
 
 
-class Careful:
-    """ASGI middleware that adds `HEADERS` to each answer, also to files, errors and refusals."""
+class SecurityHeaders:
+    """ASGI middleware that adds `HEADERS` to each answer, including files and errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and its answer back."""
+        """Pass the request on, and add the headers to its answer."""
 
-        async def sent(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._app(scope, receive, sent)
+        await self._app(scope, receive, send_with_headers)

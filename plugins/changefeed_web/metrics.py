@@ -1,97 +1,125 @@
-"""Prometheus: its text form, written here, as it is a few lines."""
+"""Metrics of all pipelines in Prometheus's text format."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import PlainTextResponse
 
+from changefeed.airflow.freshness_dag import FRESHNESS_DAG_ID
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
 from changefeed.settings.file import load_pipelines
 from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
-from changefeed_web.access import GetUserDep, may
-from changefeed_web.dag_state import dag_state, retries
+from changefeed_web.dag_state import count_retries, dag_state, last_end
+from changefeed_web.scrape import MetricsReaderDep
 
 router = APIRouter(tags=["metrics"])
 
 Sample = tuple[str, dict[str, str], float]
 
-HELP = {
-    "changefeed_up": ("gauge", "1 when checkpoint and source could be read and fit together"),
-    "changefeed_paused": ("gauge", "1 when the pipeline's DAG is paused"),
-    "changefeed_last_run_retries": ("gauge", "How often tasks of the last run were tried again"),
-    "changefeed_lag_bytes": ("gauge", "Bytes of binlog between checkpoint and head"),
-    "changefeed_lag_seconds": ("gauge", "Age of the oldest change that is not published"),
-    "changefeed_retention_headroom_seconds": ("gauge", "Time until the server purges the checkpoint's binlog file"),
-    "changefeed_window": ("gauge", "Number of the last sealed window"),
-    "changefeed_last_window_rows": ("gauge", "Row changes of the last window by table and op"),
-    "changefeed_last_window_bytes": ("gauge", "Bytes of binlog of the last window"),
-    "changefeed_last_window_seconds": ("gauge", "Seconds of the last window by phase"),
-    "changefeed_snapshot_chunks": ("gauge", "Chunks that the last snapshot has published"),
-    "changefeed_snapshot_rows": ("gauge", "Rows that the last snapshot has read"),
-    "changefeed_snapshot_rows_per_second": ("gauge", "Rows a second of the last snapshot"),
-    "changefeed_snapshot_seconds_left": ("gauge", "Seconds that the last snapshot still takes, 0 when it is finished"),
-    "changefeed_verified_rows": ("gauge", "Rows of a server that its last verification found equal in the topics"),
-    "changefeed_differing_rows": ("gauge", "Rows and records that a server's last verification found differing"),
-    "changefeed_verified_at_seconds": ("gauge", "When a server's last verification ended, in Unix time"),
-    "changefeed_recent_dead_letters": ("gauge", "Dead letters of the windows that the commit log still has"),
+
+class Metric(NamedTuple):
+    """A gauge: its meaning, and its labels."""
+
+    meaning: str
+    labels: tuple[str, ...] = ("pipeline",)
+
+
+METRICS = {
+    "changefeed_up": Metric("1 if checkpoint and source can be read and match, else 0"),
+    "changefeed_paused": Metric("1 if the pipeline's ingest DAG is paused, else 0"),
+    "changefeed_last_run_retries": Metric("Retries of tasks of the last run"),
+    "changefeed_lag_bytes": Metric("Bytes of binlog between checkpoint and head"),
+    "changefeed_lag_seconds": Metric("Age in seconds of the oldest change that is not published"),
+    "changefeed_committed_at_seconds": Metric("Time of the last commit of the checkpoint, in Unix seconds"),
+    "changefeed_retention_headroom_seconds": Metric("Seconds until the server purges the checkpoint's binlog file"),
+    "changefeed_window": Metric("Number of the last sealed window"),
+    "changefeed_last_window_rows": Metric(
+        "Row changes of the last window by table and op", ("pipeline", "table", "op")
+    ),
+    "changefeed_last_window_bytes": Metric("Bytes of binlog of the last window"),
+    "changefeed_last_window_seconds": Metric("Duration of the last window by phase, in seconds", ("pipeline", "phase")),
+    "changefeed_snapshot_chunks": Metric("Chunks that the last snapshot has published"),
+    "changefeed_snapshot_rows": Metric("Rows that the last snapshot has read"),
+    "changefeed_snapshot_rows_per_second": Metric("Rows per second of the last snapshot"),
+    "changefeed_snapshot_seconds_left": Metric("Estimated seconds until the last snapshot is finished; 0 if it is"),
+    "changefeed_verified_rows": Metric(
+        "Rows that the last verification of a server found equal to the topics", ("pipeline", "server")
+    ),
+    "changefeed_differing_rows": Metric(
+        "Rows and records that the last verification of a server found different", ("pipeline", "server")
+    ),
+    "changefeed_verified_at_seconds": Metric(
+        "End of the last verification of a server, in Unix seconds", ("pipeline", "server")
+    ),
+    "changefeed_recent_dead_letters": Metric("Dead letters of the last 100 windows in the commit log"),
+    "changefeed_freshness_checked_at_seconds": Metric(
+        "End of the last run of the DAG changefeed_freshness, in Unix seconds", ()
+    ),
 }
 
 
-@router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(slots.survey)])
-def metrics(user: GetUserDep) -> str:
-    """All pipelines that you may see, for Prometheus (`authorization` with a token of Airflow's)."""
+@router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(slots.scrape)])
+def metrics(reader: MetricsReaderDep) -> str:
+    """Metrics of all pipelines that you may see, in Prometheus's text format.
+
+    The token in `Authorization: Bearer` is the site's `scrape_token`, which shows all pipelines, or one of Airflow.
+    """
     pipelines, _ = load_pipelines()
-    seen = [pipeline for name, pipeline in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
+    seen = [pipeline for name, pipeline in sorted(pipelines.items()) if reader.may_read(ingest_dag_id(name))]
     samples: list[Sample] = []
-    for pipeline, looked in zip(seen, position.of_each(seen, _look), strict=True):
-        samples += _samples(pipeline, *(looked or (position.NO_ANSWER, [], [], [])))
+    if reader.may_read(FRESHNESS_DAG_ID) and (checked_at := last_end(FRESHNESS_DAG_ID)) is not None:
+        samples.append(("changefeed_freshness_checked_at_seconds", {}, checked_at))
+    for pipeline, reading in zip(seen, position.read_each(seen, _read), strict=True):
+        samples += _samples(pipeline, *(reading or (position.NO_ANSWER, [], [], [])))
     return text_of(samples)
 
 
-_Looked = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
+_Reading = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
 
 
-def _look(pipeline: Pipeline) -> _Looked:
-    """Where it stands, its last windows, its snapshots and its last verifications."""
-    stands = position.position(pipeline)
+def _read(pipeline: Pipeline) -> _Reading:
+    """Position, last windows, snapshots and verifications. If Kafka cannot be read, all but the position are empty."""
+    status = position.position(pipeline)
     try:
-        return stands, position.manifests(pipeline, 100), position.snapshots(pipeline), position.reports(pipeline)
+        return status, position.manifests(pipeline, 100), position.snapshots(pipeline), position.reports(pipeline)
     except ChangefeedError:
-        return stands, [], [], []
+        return status, [], [], []
 
 
 def text_of(samples: Iterable[Sample]) -> str:
-    """Samples in Prometheus's text format."""
+    """The samples in Prometheus's text format, by metric."""
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:
         by_name.setdefault(sample[0], []).append(sample)
     lines = []
-    for name, (kind, meaning) in HELP.items():
+    for name, metric in METRICS.items():
         if name in by_name:
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{{{_labels(labels)}}} {value:g}" for _, labels, value in by_name[name]]
+            lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{{{_labels(labels)}}} {_number(value)}" for _, labels, value in by_name[name]]
     return "\n".join(lines) + "\n"
 
 
 def _samples(
     pipeline: Pipeline,
-    stands: dict[str, Any],
+    status: dict[str, Any],
     windows: list[dict[str, Any]],
     snapshots: list[dict[str, Any]],
     reports: list[dict[str, Any]],
 ) -> Iterable[Sample]:
     of = {"pipeline": pipeline.name}
-    yield "changefeed_up", of, 0 if stands.get("error") else 1
+    yield "changefeed_up", of, 0 if status.get("error") else 1
     dag = dag_state(ingest_dag_id(pipeline.name))
     yield "changefeed_paused", of, 1 if dag["paused"] else 0
     if dag["last_run"]:
-        yield "changefeed_last_run_retries", of, retries(dag["dag_id"], dag["last_run"]["run_id"])
+        yield "changefeed_last_run_retries", of, count_retries(dag["dag_id"], dag["last_run"]["run_id"])
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
-        if stands.get(key) is not None:
-            yield f"changefeed_{key}", of, float(stands[key])
+        if status.get(key) is not None:
+            yield f"changefeed_{key}", of, float(status[key])
+    if status.get("committed_at_ms") is not None:
+        yield "changefeed_committed_at_seconds", of, status["committed_at_ms"] / 1000
     for snapshot in snapshots[:1]:
         for key in ("chunks", "rows", "rows_per_second", "seconds_left"):
             if snapshot[key] is not None:
@@ -115,8 +143,13 @@ def _samples(
     yield "changefeed_recent_dead_letters", of, letters
 
 
+def _number(value: float) -> str:
+    """The value with all its digits: with fewer, bytes and Unix times would be rounded."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
 def _labels(labels: dict[str, str]) -> str:
-    def escaped(value: str) -> str:
+    def escape(value: str) -> str:
         return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())

@@ -1,9 +1,11 @@
-"""Which web pages may use the page and the REST API: Airflow's own, and no other that a browser shows.
+"""Restricts the page and the REST API to requests from Airflow's own pages and from programs.
 
-A browser sends the cookie of whoever is logged in along with requests of foreign pages too, and a page may point a name
-of its own at Airflow (DNS rebinding), so that Airflow looks like its own server. The second is known by the request's
-Host, the first by Origin and Sec-Fetch-Site, which no page can change: https://www.w3.org/TR/fetch-metadata/. A page
-can send X-Forwarded-Host and the like as it wants, so nothing here reads them: a reverse proxy hands on Host itself.
+- CSRF: a browser also sends the cookie of a logged-in user with requests from foreign pages. The headers Origin and
+  Sec-Fetch-Site, which no page can change, show the origin: https://www.w3.org/TR/fetch-metadata/.
+- DNS rebinding: a foreign page may resolve its own host name to Airflow's address. The Host header shows that name.
+
+A page can set X-Forwarded-Host and similar headers, so they are ignored: a reverse proxy must pass the Host header
+unchanged.
 """
 
 import ipaddress
@@ -18,14 +20,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\\\[\]]+)(?::(\d{1,5}))?", re.IGNORECASE)
 _STANDARD_PORTS = {"80", "443"}
-_READING = {"GET", "HEAD", "OPTIONS"}
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """The addresses, `name` or `name:port`, under which browsers reach Airflow. A port of 80 or 443 is left out.
+    """The hosts, `name` or `name:port`, under which browsers reach Airflow. Ports 80 and 443 are left out.
 
-    ``own_machine`` says that names and addresses of the machine itself are among them, with any port.
+    With ``own_machine``, names and addresses of the machine itself are included, with any port.
     """
 
     addresses: frozenset[str]
@@ -33,18 +35,20 @@ class Hosts:
 
     @classmethod
     def of(cls, base_url: str, others: Iterable[str]) -> "Hosts":
-        """Those of `[api] base_url`, which may be empty, and ``others``. The machine itself is one where the base URL
-        is on it, or there is none: an Airflow that has another name has no business with it."""
-        base = address(urlsplit(base_url).netloc)
-        known = {base, *map(address, others)} - {None}
+        """The hosts of ``base_url`` (`[api] base_url`, may be empty) and ``others``.
+
+        The machine itself is included if the base URL is on it or is empty.
+        """
+        base = normalize_host(urlsplit(base_url).netloc)
+        known = {base, *map(normalize_host, others)} - {None}
         return cls(frozenset(name for name in known if name), own_machine=base is None or _is_own_machine(base))
 
     def __contains__(self, host: str | None) -> bool:
         return host is not None and (host in self.addresses or (self.own_machine and _is_own_machine(host)))
 
 
-def address(host: str) -> str | None:
-    """A Host header as `Hosts` has it; None for text that is none."""
+def normalize_host(host: str) -> str | None:
+    """A Host header in the form of `Hosts`: lower case, without standard ports; None if it is invalid."""
     parts = _ADDRESS.fullmatch(host)
     if parts is None:
         return None
@@ -52,52 +56,55 @@ def address(host: str) -> str | None:
     return name if port is None or port in _STANDARD_PORTS else f"{name}:{port}"
 
 
-class OwnPagesOnly:
-    """ASGI middleware that refuses what only a foreign page would ask for, before anything else looks at it.
+class OriginCheck:
+    """ASGI middleware that refuses requests of foreign pages, before any other code sees them.
 
-    403 for a host that is not one of ``hosts``, and for a change that another page asks for; 415 for a body that is
-    not JSON, which is all that a form can send. A program that sends a token of its own may use any host: it is no page
-    that a browser shows, as those send Origin or Sec-Fetch-Site, or have no token. Where ``all_admins`` Airflow gives a
-    token to whoever asks, which proves nothing.
+    Answers 403 if the Host header is not one of ``hosts``, or if a foreign page requests a change. Answers 415 if a
+    body is not JSON, because HTML forms cannot send JSON.
+
+    A program that sends a token, and neither Origin nor Sec-Fetch-Site as browsers do, may use any host. With
+    ``all_admins`` it may not, because Airflow gives everybody a token.
     """
 
     def __init__(self, app: ASGIApp, hosts: Hosts, *, all_admins: bool = False) -> None:
         self._app, self._hosts, self._all_admins = app, hosts, all_admins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it."""
+        """Pass a request on, or refuse it."""
         answer = self._refusal(scope["method"], Headers(scope=scope)) if scope["type"] == "http" else None
         await (answer or self._app)(scope, receive, send)
 
     def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
         if not self._is_program(headers):
-            host = address(headers.get("Host", ""))
+            host = normalize_host(headers.get("Host", ""))
             if host not in self._hosts:
-                return _refused(
+                return _forbid(
                     403,
-                    f"this Airflow is not known as {headers.get('Host', '')!r}, the request's Host: a web page that "
-                    "points its own name here would ask so",
+                    f"{headers.get('Host', '')!r}, the request's Host header, is not a known name of this Airflow (a "
+                    "foreign page may have pointed its own name here)",
                 )
             page = headers.get("Origin")
-            if method not in _READING and not self._is_own(page, host, headers.get("Sec-Fetch-Site", "none")):
-                return _refused(
-                    403, f"a page of {page or 'another site'!r} asks for this, and that is not Airflow's own"
+            if method not in _SAFE_METHODS and not self._is_own_origin(
+                page, host, headers.get("Sec-Fetch-Site", "none")
+            ):
+                return _forbid(
+                    403, f"the request comes from a page of {page or 'another site'!r}, which is not Airflow's own"
                 )
-        if method not in _READING and _has_body(headers) and not _is_json(headers):
-            return JSONResponse({"detail": "wanted a body with Content-Type: application/json"}, 415)
+        if method not in _SAFE_METHODS and _has_body(headers) and not _is_json(headers):
+            return JSONResponse({"detail": "expected a body with Content-Type: application/json"}, 415)
         return None
 
     def _is_program(self, headers: Headers) -> bool:
         has_token = headers.get("Authorization", "").lower().startswith("bearer ") and not self._all_admins
         return has_token and "Origin" not in headers and "Sec-Fetch-Site" not in headers
 
-    def _is_own(self, origin: str | None, host: str | None, site: str) -> bool:
+    def _is_own_origin(self, origin: str | None, host: str | None, site: str) -> bool:
         if site not in ("same-origin", "none"):
             return False
         if origin is None:
             return True
         scheme, separator, rest = origin.partition("://")
-        page = address(rest) if separator and scheme in ("http", "https") else None
+        page = normalize_host(rest) if separator and scheme in ("http", "https") else None
         return page is not None and (page == host or page in self._hosts.addresses)
 
 
@@ -117,10 +124,10 @@ def _is_json(headers: Headers) -> bool:
     return headers.get("Content-Type", "").partition(";")[0].strip().lower() == "application/json"
 
 
-def _refused(status: int, why: str) -> JSONResponse:
+def _forbid(status: int, why: str) -> JSONResponse:
     how = (
-        "If it is how you reach Airflow: set `[api] base_url` to that address, or name it in `hosts` of the file that "
-        "CHANGEFEED_SITE names; have a reverse proxy hand on the Host header as it is. A program sends a token in "
-        "`Authorization: Bearer`, and needs neither."
+        "If you reach Airflow by that name: set `[api] base_url` to it, or add it to `hosts` in the file that "
+        "CHANGEFEED_SITE names. A reverse proxy must pass the Host header unchanged. Programs that send a token in "
+        "`Authorization: Bearer` need none of this."
     )
-    return JSONResponse({"detail": f"refused: {why}. {how}"}, status)
+    return JSONResponse({"detail": f"refused: {why}. Nothing was done. {how}"}, status)

@@ -1,4 +1,4 @@
-"""Where a pipeline stands, read from its source and its commit log; kept for a few seconds."""
+"""Reads the state of a pipeline from its source, its topics and its commit log, and caches it for a few seconds."""
 
 import math
 import threading
@@ -8,58 +8,58 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from changefeed.airflow.connections import server_lookup
 from changefeed.errors import ChangefeedError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.settings.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 
-KEPT_SECONDS = 4.0
+CACHE_SECONDS = 4.0
 SURVEY_SECONDS = 8.0
-"""How long a look at all pipelines may take: Prometheus waits for ten."""
+"""Timeout of a request for all pipelines; Prometheus waits 10 seconds by default."""
 
 NO_ANSWER: dict[str, Any] = {"state": "error", "error": f"its servers did not answer within {SURVEY_SECONDS:g} seconds"}
 
-_Seen = TypeVar("_Seen")
+_Result = TypeVar("_Result")
 
-_kept: dict[tuple[str, str], tuple[float, Any]] = {}
-"""What was read, or the error that this met, and when."""
+_cache: dict[tuple[str, str], tuple[float, Any]] = {}
+"""By (what, pipeline): the monotonic time of the last read, and its result or error."""
 _threads = ThreadPoolExecutor(8, "changefeed-survey")
 _locks: dict[tuple[str, str], threading.Lock] = {}
 _guard = threading.Lock()
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
-    """The store of the pipeline's checkpoint, as the API server reaches it."""
-    from changefeed.state.stores import checkpoint_store
+    """The pipeline's checkpoint store, for the API server."""
+    from changefeed.pipeline.checkpoint_store import checkpoint_store
+    from changefeed_web.breaker import GuardedConnections
 
-    return checkpoint_store(pipeline, server_lookup, VariableCheckpointStore(MetadataVariables()))
+    return checkpoint_store(GuardedConnections.of(pipeline), lambda: VariableCheckpointStore(MetadataVariables()))
 
 
 def position(pipeline: Pipeline) -> dict[str, Any]:
-    """Status, lag, retention headroom and captured tables. What cannot be read is in ``error``."""
-    return dict(_once("position", pipeline.name, lambda: _position(pipeline)))
+    """Status, lag, retention headroom and captured tables. If a server cannot be read, ``error`` names it."""
+    return dict(_read_cached("position", pipeline.name, lambda: _position(pipeline)))
 
 
-def of_each(pipelines: Sequence[Pipeline], look: Callable[[Pipeline], _Seen]) -> list[_Seen | None]:
-    """What ``look`` sees of each pipeline; None where its servers keep silent for so long that others would wait."""
+def read_each(pipelines: Sequence[Pipeline], look: Callable[[Pipeline], _Result]) -> list[_Result | None]:
+    """The results of ``look`` for each pipeline, in parallel; None if it has not ended after `SURVEY_SECONDS`."""
     looks = [_threads.submit(look, pipeline) for pipeline in pipelines]
     wait(looks, SURVEY_SECONDS)
     return [seen.result() if not seen.cancel() and seen.done() else None for seen in looks]
 
 
-def forget(name: str) -> None:
-    """After a change: let the next look read anew."""
-    for key in [key for key in _kept if key[1] == name]:
-        _kept.pop(key, None)
+def invalidate(name: str) -> None:
+    """Drop the cached state of pipeline ``name``, after a change."""
+    for key in [key for key in _cache if key[1] == name]:
+        _cache.pop(key, None)
 
 
 def _position(pipeline: Pipeline) -> dict[str, Any]:
     from changefeed.operations.lag import position
-    from changefeed_web.silence import AskedOnce
+    from changefeed_web.breaker import GuardedConnections
 
     try:
-        answer = position(AskedOnce.of(pipeline), store_of(pipeline)).to_json()
+        answer = position(GuardedConnections.of(pipeline), store_of(pipeline)).to_json()
     except ChangefeedError as error:
         return {"state": "error", "error": f"{type(error).__name__}: {error}"}
     del answer["pipeline"]
@@ -67,22 +67,22 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def topics(pipeline: Pipeline) -> dict[str, str]:
-    """Topic by "database.table" of what is captured now; raises ChangefeedError."""
-    return dict(_once("topics", pipeline.name, lambda: _topics(pipeline)))
+    """Topic by "database.table" of the currently captured tables; raises ChangefeedError."""
+    return dict(_read_cached("topics", pipeline.name, lambda: _topics(pipeline)))
 
 
 def _topics(pipeline: Pipeline) -> dict[str, str]:
     from changefeed.pipeline.topics import table_topics
-    from changefeed_web.silence import AskedOnce
+    from changefeed_web.breaker import GuardedConnections
 
-    with AskedOnce.of(pipeline).session() as session:
+    with GuardedConnections.of(pipeline).session() as session:
         topics = table_topics(pipeline, session)
     return {f"{database}.{table}": topic for (database, table), topic in topics.items()}
 
 
 def tables(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """What becomes of each table that is captured now; raises ChangefeedError."""
-    return list(_once("tables", pipeline.name, lambda: _tables(pipeline)))
+    """Routing and transforms of each currently captured table; raises ChangefeedError."""
+    return list(_read_cached("tables", pipeline.name, lambda: _tables(pipeline)))
 
 
 def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -90,12 +90,12 @@ def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
     from changefeed.operations.routed_tables import routed_tables
     from changefeed.source.mysql import source
     from changefeed.source.mysql.server_schemas import current_schemas
-    from changefeed_web.silence import AskedOnce
+    from changefeed_web.breaker import GuardedConnections
 
-    connections = AskedOnce.of(pipeline)
+    connections = GuardedConnections.of(pipeline)
     with connections.session() as session:
         entries = current_schemas(session).tables
-        server_names_keys = source.names_come_along(session)
+        server_names_keys = source.logs_column_names(session)
     known = [entry.schema for _, entry in sorted(entries.items()) if isinstance(entry, Table)]
     return [asdict(table) for table in routed_tables(connections, known, server_names_keys=server_names_keys)]
 
@@ -107,7 +107,7 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
 
 
 def snapshots(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """How far the snapshots are that the commit log knows, the one at work last first; raises ChangefeedError."""
+    """Progress of the snapshots in the commit log, the last active one first; raises ChangefeedError."""
     from changefeed.snapshot.snapshot_status import snapshots
 
     return [status.to_json() for status in snapshots(pipeline.name, _commit_log(pipeline))]
@@ -115,52 +115,47 @@ def snapshots(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def commit_log(pipeline: Pipeline) -> Any:
     """The commit log's state; raises ChangefeedError."""
-    from changefeed.kafka.commit_log.log import NOTHING_KNOWN
+    from changefeed.kafka.commit_log.log import EMPTY_STATE
 
-    return _commit_log(pipeline).get(pipeline.name, NOTHING_KNOWN)
+    return _commit_log(pipeline).get(pipeline.name, EMPTY_STATE)
 
 
 def _commit_log(pipeline: Pipeline) -> Any:
-    from changefeed_web.silence import AskedOnce, unless_silent
+    from changefeed_web.breaker import GuardedConnections
 
     def read() -> Any:
-        with unless_silent(pipeline.kafka.connection):
-            log = AskedOnce.of(pipeline).commit_log()
-            return log.read_all() if log.exists() else {}
+        log = GuardedConnections.of(pipeline).commit_log()
+        return log.read_all() if log.exists() else {}
 
-    return _once("commit log", pipeline.name, read)
+    return _read_cached("commit log", pipeline.name, read)
 
 
 def reports(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """What the last comparisons with the source found, latest first; raises ChangefeedError."""
+    """Reports of the last comparison with each server, latest first; raises ChangefeedError."""
     from changefeed.verify.report import last_reports
 
     return [report.to_json() for report in last_reports(commit_log(pipeline))]
 
 
 def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
-    """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
+    """Tables with their columns by the schema history, and the last DDL statements; raises ChangefeedError."""
     from changefeed.ddl.table import Table
-    from changefeed.pipeline.schema_history import captured, load_history
-    from changefeed.pipeline.unknown_tables import shown_problem, unknown_ranges
-    from changefeed_web.silence import AskedOnce, unless_silent
+    from changefeed.pipeline.schema_history import captured_tables, load_history
+    from changefeed.pipeline.unknown_tables import describe_problem, unknown_ranges
+    from changefeed_web.breaker import GuardedConnections
 
-    def read() -> Any:
-        with unless_silent(pipeline.kafka.connection):
-            return load_history(AskedOnce.of(pipeline))
-
-    history = _once("schema history", pipeline.name, read)
+    history = _read_cached("schema history", pipeline.name, lambda: load_history(GuardedConnections.of(pipeline)))
     if history is None:
         return {"until": None, "tables": [], "changes": [], "unknown": []}
     tables = []
-    for name, entry in captured(pipeline, history):
+    for name, entry in captured_tables(pipeline, history):
         known: dict[str, Any] = {"database": name.database, "table": name.table}
         if isinstance(entry, Table):
-            columns = pipeline.described(entry.schema).columns
+            columns = pipeline.redact_table(entry.schema).columns
             known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
             known["columns"] = [asdict(column) for column in columns]
         else:
-            known["problem"] = shown_problem(pipeline, entry)
+            known["problem"] = describe_problem(pipeline, entry)
         tables.append(known)
     changes = [
         {
@@ -177,22 +172,22 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     return {"until": str(history.until), "tables": tables, "changes": changes[:limit], "unknown": unknown}
 
 
-def _once(what: str, name: str, read: Callable[[], Any]) -> Any:
-    """One read at a time of each thing, and none while the last is fresh: a page of many readers asks often."""
+def _read_cached(what: str, name: str, read: Callable[[], Any]) -> Any:
+    """The result of ``read``, from the cache if it is fresh. Concurrent requests share one read."""
     key = (what, name)
     with _guard:
         lock = _locks.setdefault(key, threading.Lock())
     with lock:
-        since, answer = _kept.get(key, (-math.inf, None))
-        if time.monotonic() - since >= KEPT_SECONDS:
-            answer = _answer(read)
-            _kept[key] = (time.monotonic(), answer)
+        since, answer = _cache.get(key, (-math.inf, None))
+        if time.monotonic() - since >= CACHE_SECONDS:
+            answer = _read_or_error(read)
+            _cache[key] = (time.monotonic(), answer)
     if isinstance(answer, ChangefeedError):
         raise answer.with_traceback(None)
     return answer
 
 
-def _answer(read: Callable[[], Any]) -> Any:
+def _read_or_error(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except ChangefeedError as error:

@@ -1,8 +1,8 @@
-"""How many requests may ask sources, Kafka and state databases at once, or write pipelines' files.
+"""Limits how many requests may query sources, Kafka and state databases, or write pipeline files, at the same time.
 
-Such a request holds a thread while a server keeps silent, and all of Airflow's requests share 40 threads. So only some
-hold one at a time, the same pipeline's fewer still; the others wait for a moment without one, and are then told to come
-again.
+Such a request occupies a thread until the server answers, and all requests to Airflow share 40 threads. So the number
+of such requests is limited, in total and by pipeline. Further requests wait a short time without a thread, then get
+503.
 """
 
 import asyncio
@@ -15,70 +15,79 @@ from typing import Annotated
 from fastapi import HTTPException, Query
 
 from changefeed_web.access import GetUserDep
+from changefeed_web.scrape import MetricsReaderDep
 
-Live = Annotated[bool, Query(description="Ask the sources; without it, only what Airflow knows.")]
+Live = Annotated[
+    bool, Query(description="Whether to query sources and Kafka; if false, the answer has only Airflow's data.")
+]
 
-PATIENCE_SECONDS = 2.0
+WAIT_SECONDS = 2.0
 RETRY_AFTER_SECONDS = 5
 
 
 class Slots:
-    """``total`` in this process, ``each`` of them for one key. For one event loop."""
+    """``total`` slots in this process, at most ``each`` of them for one key. Only one event loop may use them."""
 
     def __init__(self, total: int, each: int) -> None:
         self._total, self._each = total, each
-        self._taken: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def taken(self, key: str) -> AsyncIterator[None]:
-        """Hold a slot inside the block; 503 where none is free in time."""
-        end = time.monotonic() + PATIENCE_SECONDS
-        while self._taken.total() >= self._total or self._taken[key] >= self._each:
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        """Hold a slot inside the block. Answers 503 if none is free after `WAIT_SECONDS`."""
+        end = time.monotonic() + WAIT_SECONDS
+        while self._held.total() >= self._total or self._held[key] >= self._each:
             if time.monotonic() > end:
                 raise HTTPException(
                     503,
-                    f"too many requests wait for the servers of {key or 'the pipelines'} already: come again in a "
-                    "moment. One of the servers may not answer.",
+                    f"too many requests wait for the servers of {key or 'the pipelines'}: a server may not answer. "
+                    f"Try again in {RETRY_AFTER_SECONDS} seconds",
                     {"Retry-After": str(RETRY_AFTER_SECONDS)},
                 )
             await asyncio.sleep(0.02)
-        self._taken[key] += 1
+        self._held[key] += 1
         try:
             yield
         finally:
-            self._taken[key] -= 1
-            if not self._taken[key]:
-                del self._taken[key]  # keys are words out of requests: of those there is no end
+            self._held[key] -= 1
+            if not self._held[key]:
+                del self._held[key]  # keys come from requests, so their number is unlimited
 
 
 _looks, _plans, _surveys, _writes = Slots(12, 4), Slots(6, 2), Slots(2, 2), Slots(4, 4)
 
 
 async def look(name: str, _: GetUserDep) -> AsyncIterator[None]:
-    """For a request that looks at one pipeline."""
-    async with _looks.taken(name):
+    """Hold a slot for a request that reads one pipeline."""
+    async with _looks.hold(name):
         yield
 
 
 async def plan(name: str, _: GetUserDep) -> AsyncIterator[None]:
-    """For a request that plans, which takes longer."""
-    async with _plans.taken(name):
+    """Hold a slot for a request that plans an action, which takes longer."""
+    async with _plans.hold(name):
         yield
 
 
 async def write(_: GetUserDep) -> AsyncIterator[None]:
-    """For one that writes a pipeline's file: the file is read with care first, and one is written at a time."""
-    async with _writes.taken(""):
+    """Hold a slot for a request that checks and writes a pipeline's file."""
+    async with _writes.hold(""):
         yield
 
 
 async def survey(_: GetUserDep) -> AsyncIterator[None]:
-    """For a request that looks at all pipelines."""
-    async with _surveys.taken(""):
+    """Hold a slot for a request that reads all pipelines."""
+    async with _surveys.hold(""):
+        yield
+
+
+async def scrape(_: MetricsReaderDep) -> AsyncIterator[None]:
+    """As `survey`, for the metrics."""
+    async with _surveys.hold(""):
         yield
 
 
 async def survey_if_live(_: GetUserDep, live: Live = True) -> AsyncIterator[None]:
-    """For one that does so only if asked to."""
-    async with _surveys.taken("") if live else nullcontext():
+    """Hold a slot for a request that reads all pipelines, if ``live``."""
+    async with _surveys.hold("") if live else nullcontext():
         yield

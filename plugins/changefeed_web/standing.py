@@ -1,16 +1,16 @@
-"""How a pipeline is doing, in a word for its badge: from what Airflow knows and where the checkpoint stands."""
+"""Chooses the text and colour of a pipeline's badge by the state of its DAG and its lag."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 LATE = timedelta(minutes=1)
-"""How long after its time a run may begin and the pipeline still counts as on schedule."""
+"""How late a run may start while the pipeline still counts as on schedule."""
 
 
 def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime) -> dict[str, str]:
-    """``text`` for people and ``kind`` (good, warn, bad or '') for its colour.
+    """``text`` of the badge, and ``kind`` (good, warn, bad or '') for its colour.
 
-    ``dag`` is `dag_state`'s, ``position`` that of `position.position`, or None where it was not asked for.
+    ``dag`` is the result of `dag_state`, ``position`` that of `position.position`, or None if it was not read.
     """
     if not dag["known"]:
         return _word("not loaded yet", "warn")
@@ -28,17 +28,19 @@ def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime
         return _word("…")
     if position["state"] != "behind":
         return _word("up to date", "good") if position["state"] == "current" else _word(position["state"])
-    if not _last_run_took_all(dag["last_run"], position, now):
+    if not _is_newer_than_last_run(dag["last_run"], position, now):
         return _word("behind", "warn")
     if dag["next_run"] is None:
         return _word("waits for a run")
     late = now - datetime.fromisoformat(dag["next_run"]) > LATE
-    return _word("its run is late", "warn") if late else _word("on schedule", "good")
+    return _word("run is late", "warn") if late else _word("on schedule", "good")
 
 
-def _last_run_took_all(last_run: dict[str, Any] | None, position: dict[str, Any], now: datetime) -> bool:
-    """Whether the oldest change that is not published was made after the last run began: between two runs there always
-    are some. Binlogs have whole seconds."""
+def _is_newer_than_last_run(last_run: dict[str, Any] | None, position: dict[str, Any], now: datetime) -> bool:
+    """Whether the oldest unpublished change is newer than the start of the last run. If it is, the lag is normal.
+
+    Times in a binlog have a resolution of one second.
+    """
     if not last_run or not last_run["start"] or position.get("lag_seconds") is None:
         return False
     oldest = now - timedelta(seconds=position["lag_seconds"])

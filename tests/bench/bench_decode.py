@@ -7,12 +7,12 @@ Two pinned workloads, written by a real MySQL into one binlog file each, kept in
 
 Both read the same file with one core. The kernel's figure is row images (an update has two) to finished Debezium
 messages: key, value, partition, in blocks. mysql-replication's is row images to its own Python objects, without
-any message. They take turns; each figure is the minimum, median and maximum of five, of CPU seconds.
+any message. They run alternately; each figure is the minimum, median and maximum of five runs, in CPU seconds.
 
 Last comes a 1 GB file, the bulk workload's transactions again and again, through Spark at local[1] and local[2]
 (`bench_spark_decode.py`, wall seconds).
 
-CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of all that, to try it out; `--spark-mb 0` leaves Spark out.
+CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of all that, for a try; `--spark-mb 0` omits Spark.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from changefeed.records.block import MessageBlock
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 SCALE = float(os.environ.get("CHANGEFEED_BENCH_SCALE", "1"))
 REPEATS = 5
 _ROTATE, _GTID, _ANONYMOUS_GTID = 4, 33, 34
 REFERENCE_IMAGES = 60_000
-"""mysql-replication is stopped after that many: its rate does not depend on the file's size, and it takes minutes."""
+"""The row images after which mysql-replication stops: its rate does not depend on the file's size."""
 
 TABLE = (
     "(id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, a INT, status ENUM('new', 'paid', 'sent', 'done'), "
@@ -80,7 +80,7 @@ def random_row(rng: random.Random) -> str:
 
 
 def workloads(folder: Path) -> dict[str, Path]:
-    """The two files; made when they are not there."""
+    """The two files, created if they are missing."""
     paths = {name: folder / f"{name}-{SCALE:g}.000001" for name in ("bulk", "oltp")}
     if all(path.exists() for path in paths.values()):
         return paths
@@ -88,7 +88,7 @@ def workloads(folder: Path) -> dict[str, Path]:
     options = {"binlog_row_metadata": "FULL", "max_binlog_size": 1 << 30, "sync_binlog": 0}
     with (
         tempfile.TemporaryDirectory(dir=folder) as data,
-        started(MysqlServer(Path(data) / "mysql", options=options, owner=ProcessId.own())) as server,
+        run_server(MysqlServer(Path(data) / "mysql", options=options, owner=ProcessId.own())) as server,
     ):
         _write(server, paths)
     return paths
@@ -135,9 +135,9 @@ def _write(server: MysqlServer, paths: dict[str, Path]) -> None:
 def kernel_items(
     path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN, **more: Any
 ) -> Callable[[], Iterator[MessageBlock | SliceReport]]:
-    """What the kernel makes of the file: its blocks, and last its report; as often as it is called.
+    """A function that decodes the file with the kernel at each call: yields its blocks, and last its report.
 
-    ``more`` are fields of the route (``rows``), a ``finisher``, and how many ``size_bytes`` of the file are read.
+    ``more`` are fields of the route (``rows``), a ``finisher``, and the ``size_bytes`` of the file to read.
     """
     from changefeed.binlog.decoder import KernelDecoder
 
@@ -176,7 +176,7 @@ def kernel_images(
 
 
 def reference_images(path: Path) -> Callable[[], int]:
-    """One decoding by mysql-replication, fed from the file: the row images it got through."""
+    """One decoding by mysql-replication, fed from the file: the number of row images."""
     data = path.read_bytes()
 
     def packets() -> Iterator[MysqlPacket]:
@@ -230,7 +230,7 @@ def spread(figures: Iterable[float], digits: int = 0) -> str:
 
 
 def start_seconds(cache: str) -> float:
-    """From a new Python to a kernel that is ready."""
+    """Seconds from the start of Python to a loaded kernel."""
     begun = time.monotonic()
     subprocess.run(
         [sys.executable, "-c", "import changefeed.binlog.decoder"],
@@ -270,7 +270,7 @@ def main() -> None:
         ours = kernel_images(path)
         ours()  # programs, and the pages of buffers
         theirs = reference_images(path)
-        pairs = [(rate(ours), rate(theirs)) for _ in range(REPEATS)]  # in turns: the machine's own speed changes
+        pairs = [(rate(ours), rate(theirs)) for _ in range(REPEATS)]  # alternately: the machine's own speed changes
         print(f"{name + ' kernel':24}{spread(our for our, _ in pairs)}")
         print(f"{name + ' mysql-replication':24}{spread(their for _, their in pairs)}")
         print(f"{name + ' ratio':24}{spread((our / their for our, their in pairs), 1)}\n", flush=True)

@@ -1,20 +1,20 @@
-"""From a live MySQL server into Kafka: what a row costs, phase by phase, and what others make of the same binlog.
+"""From a live MySQL server into Kafka: the cost of a row by phase, and other programs on the same binlog.
 
     make bench-end-to-end ARGS="bulk oltp"             parts: bulk, oltp, window (`bench_overhead.py`); none named: all
     make bench-end-to-end ARGS="bulk --rounds 1 --no-local1 --no-debezium --no-send"
 
-In each round all take their turn at the same piece of binlog, from the same server into the same broker, topics of
-their own; rounds before, three by default, warm JVMs, workers and caches up. Everything is on that is on in a run:
-shuffle, transactions, commit log, accounts.
+In each round each system reads the same range of binlog, from the same server into the same broker, with its own
+topics; rounds before, three by default, warm JVMs, workers and caches up. All features of a run are on: shuffle,
+transactions, commit log, accounts.
 
 - local[2], local[1]: `ingest` from a process that holds its Spark session. Rows/s are of the phase ingest, which is
-  from the first look at the binlog to the last commit; `whole` is the whole call. CPU is of driver, JVM and workers.
+  from the first read of the binlog to the last commit; `total` is the complete call. CPU is of driver, JVM and workers.
 - Debezium: its MySQL connector, from the first record in Kafka to the last (`debezium.py` says how).
 - send: kafka-python's `send` in a loop, over records of the same run.
 
 All read MySQL without TLS, which shares their machine, unless --tls says so.
 
-Last comes what the stages of a row's way cost by themselves (`stages.py`).
+Last come the costs of single stages (`stages.py`).
 
 CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it. Wall seconds on a shared machine vary twofold: compare the ratios.
 """
@@ -49,7 +49,7 @@ from warm_ingest import Servers, WarmIngest, pipeline
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 PARTS = ("bulk", "oltp", "window")
 SENT = 20_000
@@ -57,7 +57,7 @@ SENT = 20_000
 
 @dataclass(frozen=True)
 class Figures:
-    """One system's turn, of ``rows`` rows."""
+    """One system's run over ``rows`` rows."""
 
     rows: int
     seconds: float
@@ -74,7 +74,7 @@ class Figures:
 
     @property
     def thrift(self) -> float:
-        """Rows a CPU second of all three: what a busy machine leaves comparable."""
+        """Rows per CPU second of all three, comparable even on a busy machine."""
         return self.rows / (self.client + self.broker + self.server)
 
     @property
@@ -92,14 +92,14 @@ def changefeed(warm: WarmIngest, workload: Workload, mysql: MysqlServer, broker:
     spent = ", ".join(f"{who} {cpu - before.get(who, 0.0):.2f}" for who, cpu in sorted(after.items()))
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in manifest.seconds.items())
     memory = ", ".join(f"{who} {size}" for who, size in sorted(peaks(warm.pid).items()))
-    note = f"whole {workload.rows / seconds:,.0f} rows/s; seconds: {phases}; CPU s: {spent}; most MB: {memory}"
+    note = f"total {workload.rows / seconds:,.0f} rows/s; seconds: {phases}; CPU s: {spent}; most MB: {memory}"
     return Figures(workload.rows, manifest.seconds["ingest"], *used, note)
 
 
 def debezium(connector: Debezium, workload: Workload) -> Figures:
-    """One turn of Debezium."""
-    turn = connector.publish(workload)
-    return Figures(workload.rows, turn.seconds, *turn.cpu_seconds)
+    """One run of Debezium."""
+    attempt = connector.publish(workload)
+    return Figures(workload.rows, attempt.seconds, *attempt.cpu_seconds)
 
 
 def send(topic: str, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
@@ -126,11 +126,11 @@ def send(topic: str, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
 
 
 def measure(given: argparse.Namespace, part: str) -> None:
-    """One workload, by all of them in turn, and a table of it."""
+    """Run one workload with each system, and print a table."""
     with ExitStack() as stack:
         mysql, workload = stack.enter_context(live_server(part))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=mysql.directory.parent)))
-        broker = stack.enter_context(started(KafkaBroker(folder / "kafka", owner=ProcessId.own())))
+        broker = stack.enter_context(run_server(KafkaBroker(folder / "kafka", owner=ProcessId.own())))
         ((uuid,),) = mysql.execute("SELECT @@server_uuid")
         url = mysql.url if given.tls else f"{mysql.url}?ssl_mode=disabled"
         servers = Servers(url, uuid, broker.bootstrap)
@@ -145,29 +145,30 @@ def measure(given: argparse.Namespace, part: str) -> None:
         if not given.no_send:
             systems["send"] = partial(send, settings.topics.template.format(table=TABLES[0]), mysql, broker)
         print(f"{part}: {workload.rows:,} rows, {(workload.head - workload.start) / 1e6:,.0f} MB of binlog", flush=True)
-        turns: dict[str, list[Figures]] = {name: [] for name in systems}
+        attempts: dict[str, list[Figures]] = {name: [] for name in systems}
         for number in range(-given.warm_ups, given.rounds):
             for name, system in systems.items():
                 figures = system()
-                told = f"{figures.rate:>10,.0f} rows/s, load {os.getloadavg()[0]:.1f}  {figures.note}"
-                print(f"  {'warm-up' if number < 0 else number + 1:<8}{name:10}{told}", flush=True)
+                line = f"{figures.rate:>10,.0f} rows/s, load {os.getloadavg()[0]:.1f}  {figures.note}"
+                print(f"  {'warm-up' if number < 0 else number + 1:<8}{name:10}{line}", flush=True)
                 if number >= 0:
-                    turns[name].append(figures)
+                    attempts[name].append(figures)
         alone = ", ".join(f"{stage} {micros:.2f}" for stage, micros in stages(mysql, broker, workload).items())
-    _table(turns)
+    _table(attempts)
     print(f"CPU µs/row of each stage by itself, in one process without Spark: {alone}\n", flush=True)
 
 
-def _table(turns: dict[str, list[Figures]]) -> None:
+def _table(attempts: dict[str, list[Figures]]) -> None:
     print(f"\n{'rows/s':10}{'min':>12}{'median':>12}{'max':>12}   CPU µs/row: {'client':>8}{'broker':>8}{'MySQL':>8}")
-    for name, figures in turns.items():
-        cpu = map(statistics.median, zip(*(turn.micros for turn in figures), strict=True))
-        print(f"{name:10}{spread(turn.rate for turn in figures)}{'':15}{''.join(f'{micros:8.2f}' for micros in cpu)}")
-    ours, *others = turns
+    for name, figures in attempts.items():
+        cpu = map(statistics.median, zip(*(attempt.micros for attempt in figures), strict=True))
+        shares = "".join(f"{micros:8.2f}" for micros in cpu)
+        print(f"{name:10}{spread(attempt.rate for attempt in figures)}{'':15}{shares}")
+    ours, *others = attempts
     for what, each in {"rows/s": attrgetter("rate"), "rows a CPU second": attrgetter("thrift")}.items():
         print(f"\n{ours}, times as many {what} as" if others else "")
         for other in others:
-            ratios = (each(one) / each(two) for one, two in zip(turns[ours], turns[other], strict=True))
+            ratios = (each(one) / each(two) for one, two in zip(attempts[ours], attempts[other], strict=True))
             print(f"{other:10}{spread(ratios, 2)}")
 
 

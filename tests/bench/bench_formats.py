@@ -1,12 +1,12 @@
-"""What a format, record headers, column rules, filters and functions cost: `make bench-formats`.
+"""The cost of a format, record headers, column rules, filters and functions: `make bench-formats`.
 
 The bulk workload of `bench_decode.py` is decoded by the kernel with one core, into each registered format, and with
-each rule. All take turns, five times; a line has the median, and the fastest and slowest. Formats are compared with the
-fastest of them, what is added with the format that it is added to.
+each rule. All run alternately, five times; a line has the median, the fastest and the slowest. Formats are compared
+with the fastest of them, rules with the same format without the rule.
 
-Wanted: each format of JSON within 1.3 times the fastest, Avro faster than those; masks but for hashes, columns left out
-and simple conditions under a tenth. What misses that is marked. A hash's and a function's cost is only shown; functions
-get a tenth of the file, as they are slower by far.
+Goals: each JSON format within 1.3 times the fastest, Avro faster than those; masks except hashes, omitted columns and
+simple conditions cost less than a tenth. The output flags misses. The cost of hashes and functions is only shown;
+functions get a tenth of the file, as they are much slower.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CONDITIONS = {
     "a condition on a number": "a >= -2147483648",
     "on text and null": "note <> 'none' AND a IS NOT NULL",
 }
-"""True of all rows, so that as much is written as without."""
+"""True for all rows, so that the same messages are written as without it."""
 FUNCTIONS = {
     "a function that changes nothing": "def transform(change):\n    return change\n",
     "one that writes a column": "def transform(change):\n    change.row['note'] = '***'\n    return change\n",
@@ -79,7 +79,7 @@ def shown(title: str, rates: Rates, against: float, is_too_slow: Callable[[str, 
     for name, rows in sorted(medians.items(), key=lambda item: -item[1]):
         times = against / rows
         columns = f"{rows:12,.0f}{min(rates[name]):12,.0f}{max(rates[name]):12,.0f}{1e9 / rows:10,.0f}{times:8.2f}"
-        print(f"{name:34}{columns}{'  more than wanted' if is_too_slow(name, times) else ''}")
+        print(f"{name:34}{columns}{'  misses the goal' if is_too_slow(name, times) else ''}")
     print(flush=True)
 
 
@@ -99,7 +99,7 @@ def finisher(body: str, folder: Path, format: Format) -> TransformFinisher:
 
 
 def bytes_of(path: Path, share: float) -> int:
-    """Where the transaction ends that the first ``share`` of the file ends in."""
+    """The end of the transaction at ``share`` of the file's size."""
     data, at = path.read_bytes(), FIRST_POSITION
     while at < len(data):
         kind, size = data[at + 4], HEADER.unpack_from(data, at)[3]

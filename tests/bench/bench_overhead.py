@@ -1,8 +1,8 @@
-"""What a window of ten rows costs, which is most people's day, against spark-submit of an empty script.
+"""The cost of a window of ten rows, a common size, against spark-submit of an empty script.
 
-All take turns, after a first round that makes topics and warms caches up:
+All run alternately, after a first round that creates topics and warms caches up:
 
-- empty: spark-submit of a script that makes a session and stops it
+- empty: spark-submit of a script that creates a session and stops it
 - submitted: as Airflow does it, plan, spark-submit of jobs/ingest.py, commit; the middle one is `job`
 - run: the command `changefeed run`
 - connect: plan, jobs/ingest.py at a Spark Connect server that is up, commit; `job` is from the task's start to sealed
@@ -30,17 +30,17 @@ sys.path.insert(0, str(PROJECT / "include"))
 
 from changefeed.ingest.commit import commit  # noqa: E402
 from changefeed.model.connection import from_environment  # noqa: E402 - after the path
+from changefeed.pipeline.checkpoint_store import checkpoint_store  # noqa: E402
 from changefeed.pipeline.connections import PipelineConnections  # noqa: E402
 from changefeed.pipeline.plan import plan  # noqa: E402
 from changefeed.settings.file import load_pipeline  # noqa: E402
 from changefeed.spark import class_archive  # noqa: E402
 from changefeed.spark.conf import SMALL_JOB_CONF, job_conf  # noqa: E402
-from changefeed.state.stores import checkpoint_store  # noqa: E402
 from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import started  # noqa: E402
+from devstack.process import run_server  # noqa: E402
 from devstack.spark_connect import SparkConnectServer  # noqa: E402
 
 ROWS = 10
@@ -59,11 +59,11 @@ PROGRAMS = Path(sys.executable).parent
 JOB = str(PROJECT / "jobs" / "ingest.py")
 
 Seconds = dict[str, float]
-"""By what they were spent for; `all` of them among it."""
+"""Seconds by purpose, with the sum as `all`."""
 
 
 def seconds_of(*command: str | Path) -> float:
-    """Run it; SystemExit with the end of its output where it fails."""
+    """Run it; SystemExit with the end of its output if it fails."""
     began = time.monotonic()
     done = subprocess.run(
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -103,7 +103,10 @@ class Ways:
         for name, settings in spark.items():
             (folder / f"{name}.yaml").write_text(YAML.format(name=name, spark=settings))
             pipeline = load_pipeline(name)
-            plan(PipelineConnections(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None))
+            plan(
+                PipelineConnections(pipeline, from_environment),
+                checkpoint_store(PipelineConnections(pipeline, from_environment), None),
+            )
 
     def round(self) -> dict[str, Seconds]:
         """Ten rows more, published in each way."""
@@ -122,7 +125,7 @@ class Ways:
         pipeline = load_pipeline(name)
         connections, store = (
             PipelineConnections(pipeline, from_environment),
-            checkpoint_store(pipeline, from_environment, None),
+            checkpoint_store(PipelineConnections(pipeline, from_environment), None),
         )
         began = time.monotonic()
         planned = plan(connections, store)
@@ -147,28 +150,28 @@ def spread(figures: Iterable[float]) -> str:
 
 
 def measure(rounds: int) -> None:
-    """Start the servers, let all ways take their turns, and print a table of it."""
+    """Start the servers, measure all ways alternately, and print a table."""
     class_archive.make()  # as `make setup` does
     home, owner = Home.default(), ProcessId.own()
     with ExitStack() as stack:
         home.test.mkdir(parents=True, exist_ok=True)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=home.test)))
         options = {"binlog_row_metadata": "FULL"}
-        mysql = stack.enter_context(started(MysqlServer(folder / "mysql", options=options, owner=owner)))
-        kafka = stack.enter_context(started(KafkaBroker(folder / "kafka", owner=owner)))
-        connect = stack.enter_context(started(SparkConnectServer(folder / "connect", owner=owner)))
+        mysql = stack.enter_context(run_server(MysqlServer(folder / "mysql", options=options, owner=owner)))
+        kafka = stack.enter_context(run_server(KafkaBroker(folder / "kafka", owner=owner)))
+        connect = stack.enter_context(run_server(SparkConnectServer(folder / "connect", owner=owner)))
         ways = Ways(folder, mysql, kafka, connect)
         ways.round()
-        turns: dict[str, list[Seconds]] = defaultdict(list)
+        attempts: dict[str, list[Seconds]] = defaultdict(list)
         for number in range(rounds):
             for way, seconds in ways.round().items():
-                turns[way].append(seconds)
-            told = ", ".join(f"{way} {found[-1]['all']:.2f}" for way, found in turns.items())
-            print(f"  {number + 1}: {told}", flush=True)
+                attempts[way].append(seconds)
+            line = ", ".join(f"{way} {found[-1]['all']:.2f}" for way, found in attempts.items())
+            print(f"  {number + 1}: {line}", flush=True)
     headings = f"{'min':>8}{'median':>8}{'max':>8}"
     print(f"\n{f'{ROWS} rows, seconds':16}{headings}   times empty{headings}")
-    for way, found in turns.items():
-        ratios = spread(one["all"] / empty["all"] for one, empty in zip(found, turns["empty"], strict=True))
+    for way, found in attempts.items():
+        ratios = spread(one["all"] / empty["all"] for one, empty in zip(found, attempts["empty"], strict=True))
         print(f"{way:16}{spread(one['all'] for one in found)}{'':14}{ratios if way != 'empty' else ''}")
         for phase in list(found[0])[1:]:
             print(f"  {phase:14}{spread(one[phase] for one in found)}")

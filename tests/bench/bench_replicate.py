@@ -1,9 +1,9 @@
-"""How fast a follower is brought to where its source is, against `mysqlbinlog | mysql`: `make bench-replicate`.
+"""How fast a follower catches up with its source, against `mysqlbinlog | mysql`: `make bench-replicate`.
 
 Two workloads on the table of `bench_decode.py`: bulk (statements of 500 rows: 200,000 inserted, of which a part is
-updated and deleted) and transactions of one row (20,000). Both apply the same binlog to the same second server, emptied
-before, in turns; ours reads it from Kafka, where it was published before. Figures are the minimum, median and maximum
-of three: row changes a wall second.
+updated and deleted) and transactions of one row (20,000). Both alternately apply the same binlog to the same, emptied
+second server; changefeed reads it from Kafka, where it was published before. Figures are the minimum, median and
+maximum of three: row changes a wall second.
 
 CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of the rows.
 """
@@ -26,7 +26,7 @@ from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 REPEATS = 3
 BULK = round(400 * SCALE) * 500
@@ -34,7 +34,7 @@ SINGLE = round(20_000 * SCALE)
 
 
 def work(followed: Followed, name: str) -> int:
-    """Write to the source; how many row changes that is."""
+    """Write to the source; returns the number of row changes."""
     rng = random.Random(name)
     with followed.source.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {followed.name}_d")
@@ -85,9 +85,11 @@ def main() -> None:
     options = {"binlog_row_metadata": "FULL"}
     with (
         tempfile.TemporaryDirectory(dir=folder) as data,
-        started(MysqlServer(Path(data) / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
-        started(MysqlServer(Path(data) / "b", options=follower_options, owner=ProcessId.own(), quick=True)) as follower,
-        started(KafkaBroker(Path(data) / "kafka", owner=ProcessId.own(), quick=True)) as kafka,
+        run_server(MysqlServer(Path(data) / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
+        run_server(
+            MysqlServer(Path(data) / "b", options=follower_options, owner=ProcessId.own(), quick=True)
+        ) as follower,
+        run_server(KafkaBroker(Path(data) / "kafka", owner=ProcessId.own(), quick=True)) as kafka,
     ):
         print(f"{'row changes/s':32}{'min':>12}{'median':>12}{'max':>12}")
         for name in ("bulk", "single"):

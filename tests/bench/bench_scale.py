@@ -1,4 +1,4 @@
-"""What a growing installation meets: many tables, many GTIDs, many files, large rows; each at local[2].
+"""Growing installations: many tables, many GTIDs, many files, large rows; each at local[2].
 
 Prints seconds by phase, and the most memory that the driver, its JVM and a Python worker had. Arguments name the probes
 to run; without any, all are run. Each run is a process of its own; every probe is run twice, first with new topics.
@@ -26,7 +26,7 @@ from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import started  # noqa: E402
+from devstack.process import run_server  # noqa: E402
 
 YAML = """\
 name: {name}
@@ -49,11 +49,12 @@ from changefeed.settings.requests.run import RunBounds
 from changefeed.pipeline.plan import plan
 from changefeed.ingest.run import run_windows
 from changefeed.spark.session import session
-from changefeed.state.stores import checkpoint_store
+from changefeed.pipeline.checkpoint_store import checkpoint_store
 
 began = time.monotonic()
 pipeline = load_pipeline(sys.argv[1])
-connections, store = PipelineConnections(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None)
+connections = PipelineConnections(pipeline, from_environment)
+store = checkpoint_store(connections, None)
 planned = plan(connections, store)
 seconds, rows = {"plan": time.monotonic() - began}, 0
 if not planned.window.is_empty:
@@ -207,18 +208,18 @@ PROBES: dict[str, Callable[[Installation, str], Iterator[None]]] = {
 
 
 def main() -> int:
-    wanted = sys.argv[1:] or list(PROBES)
+    expected = sys.argv[1:] or list(PROBES)
     folder = Home.default().test / f"{os.getpid()}-scale"
     folder.mkdir(parents=True)
     owner = ProcessId.own()
     devstack_kafka.HEAP = "1536m"  # each of its threads keeps a buffer of the largest request
     options = {"binlog_row_metadata": "FULL", "max_allowed_packet": "256M", "sync_binlog": 0}
     with (
-        started(MysqlServer(folder / "mysql", options=options, owner=owner)) as mysql,
-        started(KafkaBroker(folder / "kafka", owner=owner)) as kafka,
+        run_server(MysqlServer(folder / "mysql", options=options, owner=owner)) as mysql,
+        run_server(KafkaBroker(folder / "kafka", owner=owner)) as kafka,
     ):
         site = Installation(folder, mysql, kafka)
-        for probe in wanted:
+        for probe in expected:
             print((PROBES[probe].__doc__ or "").splitlines()[0], flush=True)
             name = f"scale_{probe}"
             site.begin(name)

@@ -1,6 +1,6 @@
 """How fast rows of a SELECT become messages, against mysqldump: `make bench-select`.
 
-300,000 rows of the table of `bench_decode.py`. Both read them over TCP, in turns; mysqldump writes a file with
+300,000 rows of the table of `bench_decode.py`. Both read them over TCP, alternately; mysqldump writes a file with
 --single-transaction, ours makes finished Debezium messages in blocks. Figures are the minimum, median and maximum of
 five: rows a wall second, and rows a CPU second of the client.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench_decode import COLUMNS, SCALE, TABLE, random_row, spread
 
-from changefeed.binlog.programs.result_columns import selected
+from changefeed.binlog.programs.result_columns import select_list
 from changefeed.binlog.row_reader import AsOf, RowReader
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.model.connection import MysqlConnection
@@ -33,7 +33,7 @@ from changefeed.source.mysql.session import Session
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 REPEATS = 5
 ROWS = round(600 * SCALE) * 500
@@ -58,7 +58,7 @@ def messages(session: Session) -> Callable[[], None]:
     as_of = AsOf(BinlogCoordinates("binlog.000001", 4), 0, 1)
 
     def run() -> None:
-        with ResultSet(session, f"SELECT {selected(schema)} FROM bench.t") as rows:
+        with ResultSet(session, f"SELECT {select_list(schema)} FROM bench.t") as rows:
             items = reader.read(schema, rows, Chunk("bench", "t", 0), as_of)
             assert sum(item.message_count for item in items if isinstance(item, MessageBlock)) == ROWS
 
@@ -89,7 +89,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=folder) as data,
-        started(MysqlServer(Path(data) / "mysql", owner=ProcessId.own())) as server,
+        run_server(MysqlServer(Path(data) / "mysql", owner=ProcessId.own())) as server,
         Session(MysqlConnection.from_uri(server.root_url)) as session,
     ):
         fill(server)

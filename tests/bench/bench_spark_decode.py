@@ -2,9 +2,9 @@
 
     python tests/bench/bench_spark_decode.py FOLDER [--rounds N]
 
-FOLDER holds binlog files (an archive). Each round is a process of its own with the JVM and Python workers warmed up by
-one pass before the one that is timed; the two masters take turns. Of what is decoded only each slice's report is kept:
-a slice that could not be decoded ends the benchmark with its error.
+FOLDER holds binlog files (an archive). Each round is a new process, with the JVM and Python workers warmed up by
+one pass before the timed one; the two masters alternate. Only each slice's report is kept. A slice that cannot be
+decoded ends the benchmark with its error.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SLICE_BYTES = 32 << 20
 
 
 def decode_once(folder: Path, master: str) -> dict[str, float]:
-    """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
+    """Seconds and bytes of one reading of all files of ``folder``, after a warm-up."""
     from any_topics import AnyTopics
 
-    from changefeed.ingest.slicing import cut
+    from changefeed.ingest.slicing import cut_slices
     from changefeed.model.coordinates import BinlogCoordinates
-    from changefeed.model.window import Window, whole_file_slices
+    from changefeed.model.window import Window, file_slices
     from changefeed.pipeline.connections import PipelineConnections
     from changefeed.settings.pipeline import Pipeline
     from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings
     from changefeed.source.archive.archive import Archive
     from changefeed.source.archive.binlogs import ArchivedBinlogs
-    from changefeed.spark.session import local_session
+    from changefeed.spark.session import start_session
     from changefeed.spark.stages.decode import decode_slices
     from changefeed.spark.stages.decode_task import DecodeTask
     from changefeed.spark.stages.messages import (
@@ -48,7 +48,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         messages_of,
         stored_batches,
     )
-    from changefeed.spark.target import ClassicSpark, rows_of_tasks
+    from changefeed.spark.target import LocalSpark, rows_of_tasks
 
     files = ArchivedBinlogs(Archive(str(folder))).files()
     start = BinlogCoordinates(files[0].name, 4)
@@ -60,7 +60,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         reader="kernel",
         spark=SparkSettings(master=master, conf={"spark.driver.memory": "2g"}),
     )
-    spark = ClassicSpark(local_session(pipeline))
+    spark = LocalSpark(start_session(pipeline))
     window = Window("bench", 1, "uuid", start, head, "", "", 0)
     task = DecodeTask(
         connections=PipelineConnections(pipeline, {"mysql": "mysql://-@-", "kafka": "kafka://127.0.0.1:1"}.__getitem__),
@@ -71,11 +71,11 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         identity="bench",
         archive=Archive(str(folder)),
     )
-    cuttings = cut(spark, task, list(whole_file_slices(window, files)), SLICE_BYTES)
-    slices = [piece for cutting in cuttings for piece in cutting.slices]
+    cuttings = cut_slices(spark, task, list(file_slices(window, files)), SLICE_BYTES)
+    slices = [slice for cutting in cuttings for slice in cutting.slices]
     decoded = rows_of_tasks(
         spark.session,
-        [[piece] for piece in slices],
+        [[slice] for slice in slices],
         lambda of_task: stored_batches(decode_slices(task, of_task, lambda _: None)),
         STORED_SCHEMA,
     )
@@ -89,8 +89,8 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
                 raise message.error
     spark.session.stop()
     size = sum(message.report.size_bytes for message in messages if isinstance(message, DecodedSlice))
-    if size != sum(piece.size_bytes for piece in slices):
-        raise SystemExit(f"decoded {size} bytes of {sum(piece.size_bytes for piece in slices)}")
+    if size != sum(slice.size_bytes for slice in slices):
+        raise SystemExit(f"decoded {size} bytes of {sum(slice.size_bytes for slice in slices)}")
     return {"seconds": seconds, "bytes": float(size), "slices": len(slices)}
 
 

@@ -2,12 +2,12 @@
 
 It is tuned for a backlog, as its documentation and Connect's advise: large batches and queues, no pause between polls,
 a producer with large lz4 batches and a little linger, JSON without schemas, no schema changes, no snapshot of rows. All
-else is as they ship it.
+other settings are the defaults.
 
-A turn: the connector is stopped, its offset set to where the workload starts, and resumed. What is timed is from the
-first record that is in Kafka to the last, by the topics' end offsets, which are asked for every 50 ms: the start of its
-task, which reads the schemas, is not timed. CPU seconds are of the same time. The worker's JVM stays up from one turn
-to the next, so it is warm after the first.
+An attempt: stop the connector, set its offset to the start of the workload, and resume it. The measured time is from
+the first record in Kafka to the last, by the topics' end offsets, which are read every 50 ms: the start of its task,
+which reads the schemas, is not included. CPU seconds are of the same time. The worker's JVM stays up between attempts,
+so it is warm after the first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ QUIET_SECONDS, STALL_SECONDS = 2.0, 120.0
 
 
 @dataclass(frozen=True)
-class Turn:
+class Attempt:
     """One workload, from its first record in Kafka to its last, and the CPU seconds of each process of a `Meter`."""
 
     seconds: float
@@ -81,8 +81,8 @@ class Debezium:
         self._worker.stop()
         self._consumer.close()
 
-    def publish(self, workload: Workload) -> Turn:
-        """Publish ``workload`` once more. SystemExit where its records are not exactly as many as they should be."""
+    def publish(self, workload: Workload) -> Attempt:
+        """Publish ``workload`` once more. SystemExit unless it makes exactly the expected number of records."""
         before = self._records()
         offset = {"file": workload.file, "pos": workload.start, "gtids": workload.start_gtids}
         self._worker.set_offset(self._name, {"server": self._name}, offset)
@@ -90,11 +90,11 @@ class Debezium:
         self._wait_for(before + 1)
         meter, began = Meter(self._worker.pid, self._broker.pid, self._mysql.pid), time.perf_counter()
         self._wait_for(before + workload.messages)
-        turn = Turn(time.perf_counter() - began, meter.used())
+        attempt = Attempt(time.perf_counter() - began, meter.used())
         self._worker.stop_connector(self._name)
         if (records := self._records() - before) != workload.messages:
             raise SystemExit(f"Debezium: {workload.name} is {workload.messages} messages, and {records} are in Kafka")
-        return turn
+        return attempt
 
     def _settings(self) -> dict[str, str]:
         url = urlsplit(self._mysql.root_url)

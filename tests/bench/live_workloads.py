@@ -1,9 +1,9 @@
-"""Two workloads, each in the binlog of a server that runs: written once, kept in `.devstack/bench` with its data.
+"""Two workloads, each in the binlog of a running server: written once, kept in `.devstack/bench` with its data.
 
 - bulk: 1,000,000 rows, 2,000 INSERTs of 500 rows over 20 tables of 11 columns;
 - oltp: 600,000 autocommit statements of one row each on the same tables, a third each INSERT, UPDATE, DELETE by key.
 
-Nothing follows a workload in its server's binlog, so that a reader that goes on behind it finds no more work.
+Nothing follows a workload in its server's binlog, so that a reader finds no more work after it.
 CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of them, in servers of their own.
 """
 
@@ -41,8 +41,7 @@ OPTIONS: dict[str, str | int] = {
 
 @dataclass(frozen=True)
 class Workload:
-    """A piece of the server's binlog, ``[start, head)``; both ends are in one file. What is in it was counted as it was
-    written."""
+    """A range of the server's binlog, ``[start, head)``, in one file. Its rows were counted while it was written."""
 
     name: str
     file: str
@@ -52,12 +51,12 @@ class Workload:
     head_gtids: str
     rows: int
     messages: int
-    """In Debezium's format: a row's one, and a tombstone for each delete."""
+    """Messages in Debezium's format: one for each row change, and a tombstone for each delete."""
 
 
 @contextmanager
 def live_server(name: str) -> Iterator[tuple[MysqlServer, Workload]]:
-    """The server of the workload ``name``, up, and what is in its binlog; both are made when they are not there."""
+    """The server of the workload ``name``, running, and its workload; both are created if they are missing."""
     folder = Home.default().root / "bench" / f"live-{name}-{SCALE:g}"
     server = MysqlServer(folder / "mysql", options=OPTIONS, owner=ProcessId.own())
     server.start()
@@ -89,7 +88,7 @@ def _bulk(rng: random.Random) -> Iterator[str]:
 
 
 def _oltp(rng: random.Random) -> Iterator[str]:
-    """Deletes go through the tables' keys from the first; updates hit those that no delete comes to."""
+    """Deletes go through the tables' keys from the first; updates change keys that are not deleted."""
     last_key = INSERTS * ROWS_EACH // len(TABLES)
     last_deleted = TRANSACTIONS // 3 // len(TABLES) + 1
     for number in range(TRANSACTIONS):

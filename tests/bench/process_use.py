@@ -1,4 +1,4 @@
-"""What a process and all that descend from it used: CPU seconds, and the most memory that one of them had."""
+"""Resource use of a process and its descendants: CPU seconds, and the largest memory of one of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: int) -> float:
-    """Of the process ``root`` and all that descend from it, those that ended among them."""
-    return sum(sum(map(int, fields[11:15])) for fields in _family(root).values()) / TICKS
+    """CPU seconds of the process ``root`` and its descendants, including ended ones."""
+    return sum(sum(map(int, fields[11:15])) for fields in family(root).values()) / TICKS
 
 
 def cpu_by_kind(root: int) -> dict[str, float]:
     """As `cpu_seconds`, of the driver, its JVM, and Spark's Python workers with what started them."""
     found: dict[str, float] = {}
-    for pid, fields in _family(root).items():
+    for pid, fields in family(root).items():
         with contextlib.suppress(OSError):
             who = _kind(root, pid, Path(f"/proc/{pid}/comm").read_text().strip())
             found[who] = found.get(who, 0.0) + sum(map(int, fields[11:15])) / TICKS
@@ -29,7 +29,7 @@ def _kind(root: int, pid: int, name: str) -> str:
 
 
 class Meter:
-    """CPU seconds of several processes and their descendants, from when it was made."""
+    """CPU seconds of several processes and their descendants, since its creation."""
 
     def __init__(self, *roots: int | None) -> None:
         self._roots = [root or 0 for root in roots]
@@ -41,8 +41,8 @@ class Meter:
 
 
 def forget_peaks(root: int) -> None:
-    """From now on `peaks` means what is used from now on."""
-    for pid in _family(root):
+    """Reset the values of `peaks`."""
+    for pid in family(root):
         with contextlib.suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
@@ -50,7 +50,7 @@ def forget_peaks(root: int) -> None:
 def peaks(root: int) -> dict[str, int]:
     """The most megabytes that the driver, its JVM and the largest of Spark's Python workers had, of those that live."""
     found: dict[str, int] = {}
-    for pid in _family(root):
+    for pid in family(root):
         with contextlib.suppress(OSError, KeyError):  # it has ended
             status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
             who = _kind(root, pid, status["Name"])
@@ -58,8 +58,8 @@ def peaks(root: int) -> dict[str, int]:
     return found
 
 
-def _family(root: int) -> dict[int, list[str]]:
-    """The fields of /proc/PID/stat behind the name, of ``root`` and its descendants."""
+def family(root: int) -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat after the name, of ``root`` and its descendants."""
     fields: dict[int, list[str]] = {}
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():

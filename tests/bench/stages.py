@@ -1,4 +1,4 @@
-"""What each stage of a row's way costs by itself: one process, one core, no Spark; CPU microseconds a row.
+"""The cost of each stage by itself: one process, one core, no Spark; CPU microseconds per row.
 
 `publish` is a task's `Publisher`, transactions, progress and accounts on, with all of the workload's finished batches.
 """
@@ -18,7 +18,7 @@ from changefeed.binlog.search.scout import scout
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, topic_limits
-from changefeed.model.connection import OF_A_RUN, MysqlConnection
+from changefeed.model.connection import RUN_ANSWER_LIMITS, MysqlConnection
 from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.publish_settings import PublishSettings
 from changefeed.model.topic_name import commit_log_topic
@@ -35,7 +35,7 @@ SLICE_BYTES = 32 << 20
 
 
 def stages(mysql: MysqlServer, broker: KafkaBroker, workload: Workload) -> dict[str, float]:
-    """By name, in the order of the way. Each is run twice, and the second run counts."""
+    """Costs by name, in order. Each stage runs twice, and the second run counts."""
     items = kernel_items(mysql.data / workload.file)
     blocks = [item for item in items() if isinstance(item, MessageBlock)]
     connection = KafkaConnection(broker.bootstrap)
@@ -78,12 +78,12 @@ def _once(workload: Workload, run: Callable[[], object]) -> float:
 
 def _dump(mysql: MysqlServer, workload: Workload) -> None:
     """Read the workload from the server, and throw it away."""
-    session = Session(MysqlConnection.from_uri(mysql.url, OF_A_RUN))
+    session = Session(MysqlConnection.from_uri(mysql.url, RUN_ANSWER_LIMITS))
     deque(DumpStream(session, file=workload.file, start=workload.start, end=workload.head), maxlen=0)
 
 
 def _scout(path: Path) -> None:
-    """Look for where slices may begin, in a file that was read already."""
+    """Scout a file that is in the page cache."""
     data = path.read_bytes()
     chunks = (memoryview(data)[at : at + (1 << 20)] for at in range(FIRST_POSITION, len(data), 1 << 20))
     scout(chunks, Slice(0, path.name, FIRST_POSITION, len(data)), SLICE_BYTES)

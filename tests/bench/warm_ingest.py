@@ -1,4 +1,4 @@
-"""`ingest` in a process of its own, whose JVM and Python workers stay warm from one window to the next."""
+"""`ingest` in its own process, whose JVM and Python workers stay warm from one window to the next."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings, TableSettings
 from changefeed.settings.topic_settings import TopicSettings
-from changefeed.spark.session import local_session
-from changefeed.spark.target import ClassicSpark
+from changefeed.spark.session import start_session
+from changefeed.spark.target import LocalSpark
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Servers:
     bootstrap: str
 
     def lookup(self, connection: str) -> str:
-        """The URI behind a connection id of `pipeline`."""
+        """The connection of an id in `pipeline`."""
         return {"mysql": self.mysql, "kafka": f"kafka://{self.bootstrap}"}[connection]
 
 
@@ -55,7 +55,7 @@ def pipeline(master: str, partitions: int, slice_mb: int) -> Pipeline:
 
 
 class WarmProcess:
-    """A driver with a Spark session, which does what it is sent until None comes; a context manager, that ends it."""
+    """A driver with a Spark session, which processes messages until it gets None; a context manager that ends it."""
 
     def __init__(self, serve: Callable[..., None], *given: Any) -> None:
         context = multiprocessing.get_context("spawn")
@@ -78,7 +78,7 @@ class WarmProcess:
 
 
 class WarmIngest(WarmProcess):
-    """A driver with a Spark session on the pipeline's master. `publish` does one window, as often as wanted.
+    """A driver with a Spark session on the pipeline's master. Each `publish` is one window.
 
     The first time a workload is published as its pipeline's window, which learns its schemas; each later time under
     another identity, for which nothing is published yet, into the same topics.
@@ -92,7 +92,7 @@ class WarmIngest(WarmProcess):
     def publish(self, workload: Workload) -> tuple[float, Manifest]:
         """Publish ``workload`` once more: the seconds of the call, and the manifest.
 
-        SystemExit where the rows are not exactly those that were written.
+        SystemExit unless the rows are exactly those that were written.
         """
         self._pipe.send((self._window(workload), f"{self.pipeline.name}-{self._passes}" if self._passes else None))
         self._passes += 1
@@ -117,12 +117,12 @@ def _serve(pipe: Connection, pipeline: Pipeline, servers: Servers) -> None:
     """Publish what comes through ``pipe`` until None comes: a window, and the identity to publish it as."""
     connections = PipelineConnections(pipeline, servers.lookup)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark looks for another, and warns of what it takes
-    with local_session(pipeline) as spark:
-        while (wanted := pipe.recv()) is not None:
-            window, identity = wanted
+    with start_session(pipeline) as spark:
+        while (expected := pipe.recv()) is not None:
+            window, identity = expected
             began = time.perf_counter()
             try:
-                manifest = ingest(ClassicSpark(spark), connections, window, identity=identity)
+                manifest = ingest(LocalSpark(spark), connections, window, identity=identity)
             except Exception:
                 traceback.print_exc()
                 manifest = None

@@ -1,6 +1,6 @@
-"""The page in a real Chromium, inside Airflow: seen, steered, and checked with axe.
+"""The page in a real Chromium inside Airflow: its content, its actions, and its accessibility by axe.
 
-Screenshots are kept in `.devstack/screenshots`, to be looked at.
+Screenshots are stored in `.devstack/screenshots`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from airflow_site import Site, until
+from airflow_site import Site, wait_until
 from axe_core_python.selenium import Axe
 from integration.kafka_pipeline import committed
 from selenium import webdriver
@@ -49,17 +49,17 @@ class Page:
                 pass
             return None
 
-        return until(found, f"the page shows {css!r} with {text!r}", WAIT)
+        return wait_until(found, f"the page shows {css!r} with {text!r}", WAIT)
 
     def click(self, css: str, text: str = "") -> None:
-        def clicked() -> bool:
+        def try_click() -> bool:
             try:
                 self.find(css, text).click()
-            except WebDriverException:  # redrawn in between, or not enabled yet
+            except WebDriverException:  # redrawn meanwhile, or not enabled yet
                 return False
             return True
 
-        until(clicked, f"{css!r} with {text!r} can be clicked", WAIT)
+        wait_until(try_click, f"{css!r} with {text!r} can be clicked", WAIT)
 
     def fill(self, name: str, value: str) -> None:
         field = self.find(f"dialog [name={name}]")
@@ -71,7 +71,7 @@ class Page:
         self.browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 
     def faults(self) -> list[str]:
-        """What axe finds wrong."""
+        """Violations that axe finds."""
         results = Axe().run(self.browser, options={"runOnly": {"type": "tag", "values": AXE_RULES}})
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in results["violations"]]
 
@@ -117,7 +117,7 @@ def page(airflow_site: Site, database: str) -> Iterator[Page]:
         page.find("input[name=username]").send_keys("ada")
         page.find("input[name=password]").send_keys("adaada")
         page.click("button[type=submit]")
-        until(lambda: browser.get_cookie("_token") is not None, "the browser is logged in", WAIT)
+        wait_until(lambda: browser.get_cookie("_token") is not None, "the browser is logged in", WAIT)
         yield page
     finally:
         browser.quit()
@@ -148,7 +148,7 @@ def test_address_that_is_no_utf8_shows_the_list(page: Page) -> None:
         page.find("main *", "pipeline" if "/" in view else "page")
 
 
-def test_text_that_turns_directions_is_shown_with_its_escapes(page: Page) -> None:
+def test_bidirectional_control_characters_are_shown_escaped(page: Page) -> None:
     page.open()
     script = """
         const done = arguments[arguments.length - 1];
@@ -163,7 +163,7 @@ def test_text_that_turns_directions_is_shown_with_its_escapes(page: Page) -> Non
     ]  # fmt: skip
 
 
-def test_it_stands_in_airflows_navigation(page: Page) -> None:
+def test_page_is_in_airflows_navigation(page: Page) -> None:
     page.browser.get(page.site.airflow.url)
     page.click("a[href$='/plugin/changefeed']")
     frame = page.find("iframe")
@@ -173,11 +173,11 @@ def test_it_stands_in_airflows_navigation(page: Page) -> None:
     page.shot("in-airflow")
 
 
-def test_the_list_shows_lag_and_what_is_refused(page: Page) -> None:
+def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
     page.open()
     page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days")
     page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (1)")
-    card = page.find("article[data-pipeline=page]", " old")  # the lag in seconds, without opening the page again
+    card = page.find("article[data-pipeline=page]", " old")  # the lag in seconds, without a reload
     assert "binlog." in card.text
     assert "Retention headroom\n30.0 days" in card.text
     page.find(".problem", "unknown key 'sorce' (did you mean 'source'?)")
@@ -185,7 +185,7 @@ def test_the_list_shows_lag_and_what_is_refused(page: Page) -> None:
 
 
 @pytest.mark.extended
-def test_a_verification_of_the_source_or_of_a_follower_is_started_from_the_form(page: Page) -> None:
+def test_verification_is_started_from_the_form(page: Page) -> None:
     page.open("pipelines/page")
     page.click("button", "Verify")
     assert page.find("dialog select").text.split("\n") == ["the source", "follower page_copy"]
@@ -198,13 +198,13 @@ def test_a_verification_of_the_source_or_of_a_follower_is_started_from_the_form(
     page.click("dialog button", "Start the verification")
     page.find("#toasts", "started")
     page.site.run("changefeed_ingest__page")
-    verdict = page.find("section[aria-label=Verifications] table", "equal").text
-    assert "source" in verdict
+    row = page.find("section[aria-label=Verifications] table", "equal").text
+    assert "source" in row
     page.shot("verified")
 
 
 @pytest.mark.extended
-def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> None:
+def test_backfill_is_started_from_the_form_and_finishes(page: Page) -> None:
     file = position(page)["checkpoint"].partition(":")[0]
     page.open("pipelines/page")
     page.click("button", "Backfill")
@@ -221,16 +221,16 @@ def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> N
     page.click("dialog button", "Start the backfill")
     page.find("#toasts", "started")
 
-    def finished() -> bool:
+    def has_finished() -> bool:
         return "success" in page.find("section[aria-label=Backfills]").text
 
-    until(finished, "the page shows that the backfill has ended", 400)
+    wait_until(has_finished, "the page shows that the backfill has ended", 400)
     page.shot("backfill-finished")
     assert len(committed(page.site.kafka.bootstrap, "page.customers.replay")) == 20
 
 
 @pytest.mark.extended
-def test_a_pipeline_is_paused_and_resumed_and_a_run_that_waits_for_it_is_named(page: Page) -> None:
+def test_paused_pipeline_shows_its_held_run_until_resumed(page: Page) -> None:
     page.open("pipelines/page")
     page.click(".actions button", "Pause")
     page.find("header .badge", "paused")
@@ -241,8 +241,8 @@ def test_a_pipeline_is_paused_and_resumed_and_a_run_that_waits_for_it_is_named(p
     page.shot("held")
     assert page.faults() == []
     page.click(".actions button", "Resume")
-    until(lambda: "paused" not in page.find("header").text, "it is resumed", WAIT)
-    assert page.site.ended("changefeed_ingest__page", held)[""] == "success"
+    wait_until(lambda: "paused" not in page.find("header").text, "it is resumed", WAIT)
+    assert page.site.wait_for_run("changefeed_ingest__page", held)[""] == "success"
 
 
 @pytest.mark.extended
@@ -261,13 +261,13 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     page.shot("seek-plan")
     assert page.faults() == []
     page.click("dialog button", "Move the checkpoint")
-    until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 120)
+    wait_until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 120)
     page.find("section[aria-label=Seeks]", "a test of the page")
-    page.shot("sought")
+    page.shot("seek-finished")
 
 
 @pytest.mark.extended
-def test_a_window_has_its_time_and_leads_to_its_run(page: Page) -> None:
+def test_window_shows_its_time_and_links_to_its_run(page: Page) -> None:
     page.open("pipelines/page")
     link = page.find("section[aria-label=Windows] td a[href*='/dags/changefeed_ingest__page/runs/']")
     assert link.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime")
@@ -275,13 +275,13 @@ def test_a_window_has_its_time_and_leads_to_its_run(page: Page) -> None:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("pixels", [1280, 400])
-def test_the_list_keeps_its_lines_and_the_chart_can_be_read(page: Page, pixels: int) -> None:
+def test_list_and_chart_are_legible_at_each_width(page: Page, pixels: int) -> None:
     width(page, pixels)
     page.open()
     search, button = page.find("input[type=search]"), page.find("header a.button")
-    assert abs(search.rect["y"] - button.rect["y"]) < 4, "search and button stand in a line"
+    assert abs(search.rect["y"] - button.rect["y"]) < 4, "search and button are in one line"
     checkpoint = page.find("article[data-pipeline=page] .coordinates .mono")
-    assert checkpoint.rect["height"] < 30, "coordinates stand in one line"
+    assert checkpoint.rect["height"] < 30, "coordinates are in one line"
     page.shot(f"list-{pixels}")
     page.open("pipelines/page")
     number = page.find("section[aria-label=Windows] .chart svg text")
@@ -292,7 +292,7 @@ def test_the_list_keeps_its_lines_and_the_chart_can_be_read(page: Page, pixels: 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("pixels", [1280, 400])
-def test_the_description_of_the_api_needs_no_internet(page: Page, pixels: int) -> None:
+def test_api_description_loads_nothing_from_the_internet(page: Page, pixels: int) -> None:
     width(page, pixels)
     page.browser.get(f"{page.site.airflow.url}/changefeed/docs")
     page.find("article", "/api/pipelines/{name}/seek/plan")
@@ -329,12 +329,12 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
     page.shot(f"{view.replace('/', '-') or 'list'}-{pixels}-{scheme}")
     assert page.browser.execute_script("return document.documentElement.dataset.theme") == scheme
     wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
-    assert wide <= 0, "nothing hangs over the side"
+    assert wide <= 0, "nothing is wider than the page"
     assert page.faults() == []
 
 
 @pytest.mark.extended
-def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> None:
+def test_unreachable_airflow_is_reported_and_retried(page: Page) -> None:
     page.open()
     page.find("article")
     page.browser.execute_cdp_cmd("Network.enable", {})
@@ -350,17 +350,15 @@ def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> 
 
 
 @pytest.mark.extended
-def test_a_page_of_another_server_gets_nothing_done_with_the_cookie_of_this_browser(page: Page) -> None:
+def test_foreign_page_changes_nothing_with_this_browsers_cookie(page: Page) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as elsewhere:
         threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
-        page.browser.get(
-            f"http://127.0.0.1:{elsewhere.server_port}/none"
-        )  # the same site for a browser: no port counts
+        page.browser.get(f"http://127.0.0.1:{elsewhere.server_port}/none")  # browsers ignore the port of a site
         attack = """
-            const [url, told] = arguments;
+            const [url, done] = arguments;
             const asked = { method: "POST", mode: "no-cors", credentials: "include" };
             const send = (path, body) => fetch(url + path, { ...asked, body });
-            Promise.all([send("/pause"), send("/run", "{}")]).then(() => told("sent"), (error) => told(String(error)));
+            Promise.all([send("/pause"), send("/run", "{}")]).then(() => done("sent"), (error) => done(String(error)));
         """
         url = f"{page.site.airflow.url}/changefeed/api/pipelines/page"
         assert page.browser.execute_async_script(attack, url) == "sent"
@@ -371,7 +369,7 @@ def test_a_page_of_another_server_gets_nothing_done_with_the_cookie_of_this_brow
 
 
 @pytest.mark.extended
-def test_nobody_sees_it_without_logging_in(page: Page) -> None:
+def test_page_requires_a_login(page: Page) -> None:
     with page.site.client(None) as nobody:
         answer = nobody.get("/changefeed/")
         assert answer.status_code == 307

@@ -21,7 +21,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.postgresql import PostgresqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.schema_registry import SchemaRegistry
 from devstack.sql_server import SqlServer
 
@@ -51,7 +51,7 @@ def connect(kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def postgresql(session_folder: Path) -> Iterator[PostgresqlServer]:
-    with started(PostgresqlServer(session_folder / "postgresql", owner=ProcessId.own())) as server:
+    with run_server(PostgresqlServer(session_folder / "postgresql", owner=ProcessId.own())) as server:
         yield server
 
 

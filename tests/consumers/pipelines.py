@@ -1,4 +1,4 @@
-"""What the pipeline of each consumer says of its messages: the working configurations of docs/consumers.md."""
+"""Settings of the pipeline of each consumer: the configurations that docs/how-to/consume-with-*.md show."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import kafka
 from consumers.source import Publishing
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 from kafka.admin import KafkaAdminClient
 
 from devstack.connect import ConnectWorker
@@ -50,7 +50,7 @@ UNWRAPPED = {
     "transforms": "unwrap",
     "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
 }
-"""Rows in place of envelopes. It makes a tombstone of a delete, and drops the one behind it."""
+"""Rows in place of envelopes. It makes a tombstone of a delete, and drops the tombstone after it."""
 
 
 def has_value(record: Any) -> bool:
@@ -133,18 +133,18 @@ class Sinks:
         self._wait(name, topics, taken)
 
     def _wait(self, name: str, topics: list[str], taken: Callable[[Any], bool]) -> None:
-        """Its offsets are those of the records that it has written, behind which are markers of transactions."""
-        wanted: dict[kafka.TopicPartition, int] = {}
+        """Its offsets are those of the records that it has written; control records of transactions follow them."""
+        expected: dict[kafka.TopicPartition, int] = {}
         for topic in topics:
             for record in filter(taken, records_of(self._broker.bootstrap, topic)):
-                wanted[kafka.TopicPartition(topic, record.partition)] = record.offset + 1
+                expected[kafka.TopicPartition(topic, record.partition)] = record.offset + 1
         admin = KafkaAdminClient(bootstrap_servers=self._broker.bootstrap)
         deadline = time.monotonic() + _SECONDS
         try:
             while True:
                 self._worker.check(name)
                 done = admin.list_group_offsets([f"connect-{name}"])[f"connect-{name}"]
-                left = {p: offset for p, offset in wanted.items() if p not in done or done[p].offset < offset}
+                left = {p: offset for p, offset in expected.items() if p not in done or done[p].offset < offset}
                 if not left:
                     return
                 assert time.monotonic() < deadline, f"connector {name} has not written {left} in {_SECONDS:.0f} s"
@@ -155,7 +155,7 @@ class Sinks:
 
 @contextmanager
 def sinks(folder: Path, broker: KafkaBroker) -> Iterator[Sinks]:
-    """A worker, as long as it is wanted."""
+    """A worker, for the time of the context."""
     properties = {"offset.flush.interval.ms": 500}
     jars = [JDBC_SINK.fetch(Home.default())]
     worker = ConnectWorker(

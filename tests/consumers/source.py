@@ -15,11 +15,12 @@ from typing import Any, cast
 import yaml
 from consumers.values import Table, tabulated
 from faults.inline_spark import InlineSpark
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
 from changefeed.model.run_identity import snapshot_identity
+from changefeed.pipeline.checkpoint_store import checkpoint_store
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.file import read_pipeline
@@ -27,7 +28,6 @@ from changefeed.settings.requests.run import RunBounds
 from changefeed.settings.requests.snapshot import SnapshotRequest
 from changefeed.snapshot.planning import plan_snapshot
 from changefeed.snapshot.run import run_snapshot
-from changefeed.state.stores import checkpoint_store
 from devstack.kafka import KafkaBroker
 from devstack.schema_registry import SchemaRegistry
 from devstack.sql_server import SqlServer
@@ -194,7 +194,7 @@ class Publishing:
     def publish(self) -> None:
         """Publish what is new."""
         connections = PipelineConnections(self.pipeline, self._uris.__getitem__)
-        store = checkpoint_store(self.pipeline, self._uris.__getitem__, cast(Any, None))
+        store = checkpoint_store(PipelineConnections(self.pipeline, self._uris.__getitem__), cast(Any, None))
         planned = plan(connections, store)
         if not planned.is_empty:
             list(run_windows(InlineSpark(), connections, cut(connections, planned, RunBounds()), store))
@@ -202,7 +202,7 @@ class Publishing:
     def snapshot(self) -> None:
         """Publish the existing rows."""
         connections = PipelineConnections(self.pipeline, self._uris.__getitem__)
-        store = checkpoint_store(self.pipeline, self._uris.__getitem__, cast(Any, None))
+        store = checkpoint_store(PipelineConnections(self.pipeline, self._uris.__getitem__), cast(Any, None))
         request = SnapshotRequest.of({"pipeline": self.name})
         plan = plan_snapshot(connections, store, request, snapshot_identity(self.name, "1"))
         list(run_snapshot(InlineSpark(), connections, plan))
@@ -283,9 +283,9 @@ class Source:
                 }
                 for row in found
             ]
-        wanted, rows = self.table(table), tabulated(self.columns(table), found)
-        assert wanted, f"{table} is empty, which shows nothing"
-        for mine, theirs in zip(wanted, rows, strict=False):
+        expected, rows = self.table(table), tabulated(self.columns(table), found)
+        assert expected, f"{table} is empty, which shows nothing"
+        for mine, theirs in zip(expected, rows, strict=False):
             differing = {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
             assert not differing, f"{table}: by column what SELECT shows and what the consumer has: {differing}"
-        assert len(rows) == len(wanted), f"{table}: wanted {wanted}, found {rows}"
+        assert len(rows) == len(expected), f"{table}: expected {expected}, found {rows}"

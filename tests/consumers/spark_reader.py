@@ -73,7 +73,7 @@ class SparkReader:
 
 @contextmanager
 def spark_reader() -> Iterator[SparkReader]:
-    """A Spark at local[1], as long as it is wanted."""
+    """A Spark at local[1], for the time of the context."""
     jars = ",".join(str(jar) for jar in SPARK_KAFKA.fetch(Home.default()).glob("*.jar"))
     session = (
         SparkSession.builder.master("local[1]")

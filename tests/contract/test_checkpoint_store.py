@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -18,14 +19,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import kafka
 import pytest
-from airflow_database import migrated
+from airflow_database import create_database
+from kafka.admin import ConfigResource, ConfigResourceType
 
-from changefeed.errors import CheckpointError, RetryableError, SettingsError, StaleCheckpointError
+from changefeed.errors import CheckpointError, RetryableError, SettingsError, StaleCheckpointError, TopicError
+from changefeed.kafka.checkpoint_log import CHECKPOINT, CheckpointLog, checkpoint_settings, record_key
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.log_keys import LogKeys
+from changefeed.kafka.record_writer import RecordWriter
+from changefeed.kafka.topics import ensure_topics
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.topic_name import checkpoint_topic
+from changefeed.state.kafka_store import KafkaCheckpointStore
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed.state.variable_store import VariableCheckpointStore
+from devstack.kafka import KafkaBroker
 
 UUID, OTHER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4f22fb58-82db-22f2-af44-d91bba53a673"
 
@@ -85,7 +96,7 @@ class Kind:
 
 @pytest.fixture(scope="session")
 def airflow_env(session_folder: Path) -> dict[str, str]:
-    return migrated(session_folder / "contract-airflow")
+    return create_database(session_folder / "contract-airflow")
 
 
 @pytest.fixture(scope="session")
@@ -95,10 +106,12 @@ def variables(airflow_env: dict[str, str]) -> Iterator[VariableProcess]:
     process.close()
 
 
-@pytest.fixture(params=["table", "variable"])
+@pytest.fixture(params=["table", "variable", "kafka"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     if request.param == "table":
         return _table_kind(tmp_path / "state.db")
+    if request.param == "kafka":
+        return _kafka_kind(request.getfixturevalue("kafka_broker").bootstrap)
     return _variable_kind(request.getfixturevalue("variables"), request.getfixturevalue("airflow_env"))
 
 
@@ -131,6 +144,24 @@ def _variable_kind(variables: VariableProcess, env: dict[str, str]) -> Kind:
     return Kind(VariableCheckpointStore(variables), fresh, write)
 
 
+def _kafka_kind(bootstrap: str) -> Kind:
+    def write(pipeline: str, text: str) -> None:
+        topic = checkpoint_topic(pipeline)
+        ensure_topics(KafkaConnection(bootstrap), {topic: checkpoint_settings()})
+        with RecordWriter(KafkaConnection(bootstrap), topic) as writer:
+            writer.write({record_key(pipeline, CHECKPOINT): text.encode()}, "to write past the store")
+
+    @contextmanager
+    def fresh() -> Iterator[CheckpointStore]:
+        yield kafka_store(bootstrap)
+
+    return Kind(kafka_store(bootstrap), fresh, write)
+
+
+def kafka_store(bootstrap: str) -> CheckpointStore:
+    return KafkaCheckpointStore(KafkaConnection(bootstrap))
+
+
 @pytest.fixture
 def store(kind: Kind) -> CheckpointStore:
     return kind.store
@@ -150,7 +181,7 @@ def test_a_pipeline_that_never_ran_has_no_checkpoint(store: CheckpointStore, uni
     assert store.load(unique_name) is None
 
 
-def test_what_was_stored_is_loaded(store: CheckpointStore, first: Checkpoint) -> None:
+def test_stored_checkpoint_is_loaded(store: CheckpointStore, first: Checkpoint) -> None:
     store.advance(None, first)
     assert store.load(first.pipeline) == first
     store.advance(first, after(first))
@@ -164,7 +195,7 @@ def test_a_first_checkpoint_is_stored_only_where_there_is_none(store: Checkpoint
     assert store.load(first.pipeline) == first
 
 
-def test_a_checkpoint_moves_only_from_what_is_stored(store: CheckpointStore, first: Checkpoint) -> None:
+def test_checkpoint_advances_only_from_the_stored_checkpoint(store: CheckpointStore, first: Checkpoint) -> None:
     second, third = after(first), after(first, 2, 200)
     store.advance(None, first)
     store.advance(first, second)
@@ -173,7 +204,7 @@ def test_a_checkpoint_moves_only_from_what_is_stored(store: CheckpointStore, fir
     assert store.load(first.pipeline) == second
 
 
-def test_a_checkpoint_does_not_move_from_one_that_is_not_there(store: CheckpointStore, first: Checkpoint) -> None:
+def test_advance_from_a_missing_checkpoint_is_refused(store: CheckpointStore, first: Checkpoint) -> None:
     with pytest.raises(StaleCheckpointError, match="found no checkpoint"):
         store.advance(first, after(first))
     assert store.load(first.pipeline) is None
@@ -242,7 +273,7 @@ def test_other_pipelines_are_not_touched(store: CheckpointStore, first: Checkpoi
     assert [store.load(other.pipeline) for other in others] == others
 
 
-def test_another_process_loads_what_was_stored_and_goes_on_from_it(kind: Kind, first: Checkpoint) -> None:
+def test_another_process_loads_the_stored_checkpoint_and_advances_it(kind: Kind, first: Checkpoint) -> None:
     kind.store.advance(None, first)
     with kind.fresh() as other:
         assert other.load(first.pipeline) == first
@@ -252,7 +283,7 @@ def test_another_process_loads_what_was_stored_and_goes_on_from_it(kind: Kind, f
         kind.store.advance(first, after(first))
 
 
-def test_a_large_gtid_set_is_stored_whole(store: CheckpointStore, first: Checkpoint) -> None:
+def test_large_gtid_set_is_stored_completely(store: CheckpointStore, first: Checkpoint) -> None:
     gtids = ",".join(f"{number:08x}-71ca-11e1-9e33-c80aa9429562:1-{number}" for number in range(1, 2000))
     store.advance(None, replace(first, gtids=gtids))
     found = store.load(first.pipeline)
@@ -266,23 +297,34 @@ def test_a_large_gtid_set_is_stored_whole(store: CheckpointStore, first: Checkpo
      '{"pipeline":"p","window":"x","server_uuid":"","coordinates":"b.000001:4","gtids":"","committed_at_ms":1}',
      '{"pipeline":"p","window":1,"server_uuid":"","coordinates":"b.1","gtids":"","committed_at_ms":1}'],
 )  # fmt: skip
-def test_what_cannot_be_read_is_an_error_and_never_a_beginning(kind: Kind, first: Checkpoint, text: str) -> None:
+def test_unreadable_checkpoint_is_an_error_and_no_first_run(kind: Kind, first: Checkpoint, text: str) -> None:
     kind.write(first.pipeline, text)
-    with pytest.raises(CheckpointError, match="wanted a checkpoint as JSON"):
+    with pytest.raises(CheckpointError, match="expected a checkpoint as JSON"):
         kind.store.load(first.pipeline)
     with pytest.raises(CheckpointError):
         kind.store.advance(None, first)
     with pytest.raises(CheckpointError):
         kind.store.advance(first, after(first))
-    with pytest.raises(CheckpointError, match="wanted a checkpoint as JSON"):
+    with pytest.raises(CheckpointError, match="expected a checkpoint as JSON"):
         kind.store.load(first.pipeline)
 
 
-# --- the state table only: Airflow's Variables have no compare-and-set
+# --- not of Airflow's Variables, which have no compare-and-set
 
 
-def _advance(url: str, expected: Checkpoint | None, new: Checkpoint, ready: Any, won: Any) -> None:
-    store = TableCheckpointStore(url)
+Opened = tuple[Callable[[str], CheckpointStore], str]
+"""A store as another process opens it, by its address."""
+
+
+@pytest.fixture(params=["table", "kafka"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
+    if request.param == "table":
+        return TableCheckpointStore, f"sqlite:///{tmp_path / 'state.db'}"
+    return kafka_store, request.getfixturevalue("kafka_broker").bootstrap
+
+
+def _advance(opened: Opened, expected: Checkpoint | None, new: Checkpoint, ready: Any, won: Any) -> None:
+    store = opened[0](opened[1])
     ready.wait()
     try:
         store.advance(expected, new)
@@ -293,30 +335,30 @@ def _advance(url: str, expected: Checkpoint | None, new: Checkpoint, ready: Any,
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first checkpoint", "next checkpoint"])
-def test_of_processes_that_commit_at_once_exactly_one_wins(tmp_path: Path, first: Checkpoint, is_first: bool) -> None:
-    url, writers = f"sqlite:///{tmp_path / 'state.db'}", 4
+def test_of_processes_that_commit_at_once_exactly_one_wins(opened: Opened, first: Checkpoint, is_first: bool) -> None:
+    store, writers = opened[0](opened[1]), 4
     expected = None if is_first else first
     if expected:
-        TableCheckpointStore(url).advance(None, expected)
+        store.advance(None, expected)
     processes = multiprocessing.get_context("spawn")
     ready, won = processes.Barrier(writers), processes.Queue()
     news = [after(first, position=100 + number) for number in range(writers)]
-    workers = [processes.Process(target=_advance, args=(url, expected, new, ready, won)) for new in news]
+    workers = [processes.Process(target=_advance, args=(opened, expected, new, ready, won)) for new in news]
     for worker in workers:
         worker.start()
     winners = [position for _ in workers if (position := won.get(timeout=60))]
     for worker in workers:
         worker.join()
-    stored = TableCheckpointStore(url).load(first.pipeline)
+    stored = store.load(first.pipeline)
     assert stored is not None
     assert winners == [stored.coordinates.position]
 
 
-def test_of_threads_that_commit_at_once_exactly_one_wins_each_time(tmp_path: Path, first: Checkpoint) -> None:
-    store = TableCheckpointStore(f"sqlite:///{tmp_path / 'state.db'}")
+def test_of_threads_that_commit_at_once_exactly_one_wins_each_time(opened: Opened, first: Checkpoint) -> None:
+    store, rounds = opened[0](opened[1]), 20 if opened[0] is TableCheckpointStore else 3
     store.advance(None, first)
     current = first
-    for _ in range(20):
+    for _ in range(rounds):
         winners: list[Checkpoint] = []
         barrier = threading.Barrier(3)
 
@@ -377,3 +419,65 @@ def test_pipelines_are_listed_and_a_removed_one_has_neither_checkpoint_nor_schem
         store.remove(first.pipeline, first)
     assert (store.load(first.pipeline), store.load_schemas(first.pipeline)) == (None, None)
     assert (store.load(other.pipeline), store.load_schemas(other.pipeline)) == (other, "{}")
+
+
+def test_schemas_of_many_megabytes_and_checkpoint_are_stored_completely(kind: Kind, first: Checkpoint) -> None:
+    text = random.Random(1).randbytes(3 << 20).hex()
+    kind.store.advance(None, first)
+    kind.store.save_schemas(first.pipeline, text)
+    kind.store.advance(first, after(first))
+    with kind.fresh() as fresh:
+        assert fresh.load_schemas(first.pipeline) == text
+        assert fresh.load(first.pipeline) == after(first)
+
+
+# --- Kafka only
+
+
+def test_kafka_that_does_not_answer_is_an_error_that_may_be_tried_again(first: Checkpoint) -> None:
+    store = KafkaCheckpointStore(KafkaConnection("127.0.0.1:1", timeout_seconds=2))
+    with pytest.raises(RetryableError):
+        store.load(first.pipeline)
+    with pytest.raises(RetryableError):
+        store.advance(None, first)
+    with pytest.raises(RetryableError):
+        store.pipelines()
+
+
+def test_topic_that_may_not_be_made_is_named_with_its_settings(kafka_broker: KafkaBroker, first: Checkpoint) -> None:
+    store = KafkaCheckpointStore(KafkaConnection(kafka_broker.bootstrap), create_topics=False)
+    assert store.load(first.pipeline) is None
+    with pytest.raises(TopicError, match=r"\.checkpoint' \(1 partitions, cleanup.policy=compact"):
+        store.advance(None, first)
+
+
+def test_checkpoint_whose_earlier_records_kafka_deleted_is_an_error(
+    kafka_broker: KafkaBroker, first: Checkpoint
+) -> None:
+    store = kafka_store(kafka_broker.bootstrap)
+    store.advance(None, first)
+    with KafkaConnection(kafka_broker.bootstrap).admin() as admin:
+        topic = checkpoint_topic(first.pipeline)
+        for policy in ("delete", "compact"):  # of a compacted topic Kafka deletes no records by request
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": policy})])
+            if policy == "delete":
+                admin.delete_records({kafka.TopicPartition(topic, 0): -1})
+    with pytest.raises(CheckpointError, match="expected 0: Kafka has deleted"):
+        store.load(first.pipeline)
+    with pytest.raises(CheckpointError, match="expected 0: Kafka has deleted"):
+        store.advance(None, first)
+
+
+def test_checkpoint_that_another_principal_wrote_is_an_error_until_it_is_signed(
+    kafka_broker: KafkaBroker, first: Checkpoint
+) -> None:
+    connection = KafkaConnection(kafka_broker.bootstrap)
+    signing = replace(connection, log_keys=LogKeys(("a secret of the pipeline",)))
+    KafkaCheckpointStore(connection).advance(None, first)
+    store = KafkaCheckpointStore(signing)
+    with pytest.raises(CheckpointError, match="it is not signed"):
+        store.load(first.pipeline)
+    CheckpointLog(signing, first.pipeline).sign(signing.log_keys)
+    assert store.load(first.pipeline) == first
+    store.advance(first, after(first))
+    assert store.load(first.pipeline) == after(first)

@@ -31,7 +31,7 @@ from devstack.kafka import KafkaBroker
 READ = "read kafka-python's producer/ again, and then kafka/client_internals.py, before its version is raised"
 
 
-def test_the_version_is_the_one_that_was_read() -> None:
+def test_installed_version_is_the_version_that_was_reviewed() -> None:
     assert kafka.__version__ == "3.0.12", READ
 
 
@@ -68,11 +68,11 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (kafka.KafkaProducer.close, "self timeout null_logger"),
     ],
 )
-def test_what_is_called_takes_what_it_took(what: Callable[..., Any], parameters: str) -> None:
+def test_called_methods_have_the_reviewed_parameters(what: Callable[..., Any], parameters: str) -> None:
     assert list(inspect.signature(what).parameters) == parameters.split(), READ
 
 
-def test_of_a_batchs_records_nothing_is_asked_but_what_finished_records_have() -> None:
+def test_producer_uses_only_the_members_of_finished_records() -> None:
     modules = (sender, record_accumulator, producer_batch)
     asked = {name for module in modules for name in re.findall(r"\brecords\.(\w+)", inspect.getsource(module))}
     assert asked == {name for name in vars(FinishedRecords(*record_batch([1]))) if name[0] != "_"} | {
@@ -118,18 +118,18 @@ def test_finished_batches_pass_by_its_sender(inner: InnerProducer, kafka_broker:
         if len(answers) == 3:
             all_there.set()
 
-    for turn in range(2):
+    for round_number in range(2):
         inner.begin()
         answers.clear()
         all_there.clear()
         for at in range(3):
-            first = 100 * turn + 10 * at
+            first = 100 * round_number + 10 * at
             inner.send_batch(unique_name, 1, FinishedRecords(*record_batch(range(first, first + 10))), done)
         assert all_there.wait(20), f"kafka-python's sender takes no batches out of its accumulator: {READ}"
         assert [error for _, error in answers] == [None] * 3, READ
         inner.commit(10)
     inner.close(5)
-    expected = [100 * turn + row for turn in range(2) for row in range(30)]
+    expected = [100 * round_number + row for round_number in range(2) for row in range(30)]
     assert rows_of(kafka_broker.bootstrap, unique_name)[1] == expected
 
 

@@ -1,6 +1,6 @@
-"""Parses the dags folder as Airflow's DAG processor does, without network; writes what they contain as JSON.
+"""Parses the dags folder as Airflow's DAG processor does, without network, and writes its content as JSON.
 
-Arguments: the file to write to, and `calls` where calls of functions are to be counted, which takes twice as long.
+Arguments: the file to write, and optionally `calls` to count function calls, which doubles the time.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
-import airflow.sdk  # as in Airflow's processor, which has imported these before it parses
+import airflow.sdk  # Airflow's processor imports these before it parses
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
 
-def _cut_off(*_: Any, **__: Any) -> NoReturn:
+def _refuse_network(*_: Any, **__: Any) -> NoReturn:
     raise AssertionError("a DAG file used the network while it was parsed")
 
 
 def main() -> None:
-    socket.socket.connect = socket.socket.connect_ex = _cut_off  # type: ignore[method-assign]
-    socket.getaddrinfo = _cut_off
+    socket.socket.connect = socket.socket.connect_ex = _refuse_network  # type: ignore[method-assign]
+    socket.getaddrinfo = _refuse_network
     logging.disable(logging.CRITICAL)
     before = set(sys.modules)
     profile = cProfile.Profile() if sys.argv[2:] == ["calls"] else nullcontext()
@@ -36,12 +36,12 @@ def main() -> None:
         "calls": pstats.Stats(profile).total_calls if isinstance(profile, cProfile.Profile) else None,  # type: ignore[attr-defined]
         "imported": sorted({name.partition(".")[0] for name in set(sys.modules) - before}),
         "import_errors": bag.import_errors,
-        "dags": {dag_id: _described(dag) for dag_id, dag in bag.dags.items()},
+        "dags": {dag_id: _describe(dag) for dag_id, dag in bag.dags.items()},
     }
     Path(sys.argv[1]).write_text(json.dumps(contents))
 
 
-def _described(dag: airflow.sdk.DAG) -> dict[str, Any]:
+def _describe(dag: airflow.sdk.DAG) -> dict[str, Any]:
     return {
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,

@@ -1,4 +1,4 @@
-"""What Airflow shows of a DAG in Markdown: settings of the pipeline are text in it, whoever wrote them."""
+"""The Markdown documentation of DAGs: settings of a pipeline are shown as text only."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ HOSTILE = (
     f"`\r\n\r\n\x0b{PIXEL}",
 )
 SHOWN = {"text", "code_inline", "softbreak"}
-"""The kinds of Markdown's tokens that only show text."""
+"""Types of Markdown tokens that show only text."""
 
 
 def inline(markdown: str) -> Iterator[Token]:
-    """What a browser shows of ``markdown``, read as Airflow's pages do: GitHub's Markdown, with links of bare hosts."""
+    """The inline tokens of ``markdown``, parsed like Airflow's pages: GitHub's Markdown with links of bare hosts."""
     for token in MarkdownIt("gfm-like").parse(markdown):
         assert token.type not in ("html_block", "heading_open", "fence", "code_block"), token
         yield from token.children or ()
@@ -49,7 +49,7 @@ def pipeline_with(text: str) -> Pipeline:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_settings_are_shown_as_they_are_and_make_no_image_link_or_heading(text: str) -> None:
+def test_settings_in_dag_docs_render_as_plain_text(text: str) -> None:
     for dag in pipeline_dags(pipeline_with(text)):
         tokens = list(inline(dag.doc_md or ""))
         assert {token.type for token in tokens} <= SHOWN, dag.dag_id

@@ -1,4 +1,4 @@
-"""The dags folder as Airflow's DAG processor sees it: complete, well-formed, quick to parse, and free of secrets."""
+"""The dags folder in Airflow's DAG processor: complete, valid, quick to parse, and without secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_database import PROGRAMS, PROJECT, environment, migrated
+from airflow_database import PROGRAMS, PROJECT, create_database, environment
 
 from changefeed.settings.file import load_pipelines
 
@@ -38,30 +38,30 @@ tags: [eu]
 )
 
 
-def parsed(tmp_path: Path, **settings: str) -> dict[str, Any]:
-    """What a process of its own finds in the dags folder."""
-    found, env = tmp_path / "found.json", environment(tmp_path / "airflow") | CONNECTIONS | settings
+def parse_dags(tmp_path: Path, **settings: str) -> dict[str, Any]:
+    """Parse the dags folder in another process; returns the result of bag_process.py."""
+    output, env = tmp_path / "found.json", environment(tmp_path / "airflow") | CONNECTIONS | settings
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("bag_process.py")), str(found)],
+        [sys.executable, str(Path(__file__).with_name("bag_process.py")), str(output)],
         env=env,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    result: dict[str, Any] = json.loads(found.read_text())
+    result: dict[str, Any] = json.loads(output.read_text())
     return result
 
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The dags folder with the pipelines that we ship."""
-    return parsed(tmp_path_factory.mktemp("ours"))
+    """The dags folder with the shipped pipelines."""
+    return parse_dags(tmp_path_factory.mktemp("ours"))
 
 
 @pytest.fixture(scope="module")
 def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two right pipelines, and files that are wrong each in its own way."""
+    """A folder with valid pipelines, and files that are invalid in different ways."""
     folder = tmp_path_factory.mktemp("pipelines")
     (folder / "one.yaml").write_text(GOOD.format(name="one"))
     transforms = "transforms: [{tables: a.b, function: mask_cards, arguments: {column: card}}]\n"
@@ -82,7 +82,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> dict[str, Any]:
     """The dags folder with ``pipelines``."""
-    return parsed(tmp_path_factory.mktemp("mixed"), CHANGEFEED_PIPELINES=str(pipelines))
+    return parse_dags(tmp_path_factory.mktemp("mixed"), CHANGEFEED_PIPELINES=str(pipelines))
 
 
 def test_no_dag_file_has_an_import_error(ours: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def test_each_pipeline_has_its_ingest_dag(ours: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ingest", "seek", "backfill", "snapshot", "verify"])
-def test_a_dag_names_its_own_pipeline_and_asks_for_no_other(mixed: dict[str, Any], kind: str) -> None:
+def test_dag_names_only_its_own_pipeline(mixed: dict[str, Any], kind: str) -> None:
     dags = {name: mixed["dags"][f"changefeed_{kind}__{name}"] for name in ("one", "full", "twin")}
     for name, dag in dags.items():
         assert dag["tags"] == sorted({"changefeed", kind, f"pipeline:{name}", *(("eu",) if name == "full" else ())})
@@ -115,10 +115,12 @@ def test_an_ingest_dag_is_plan_then_ingest_then_commit(ours: dict[str, Any]) -> 
     assert "ingest" in tasks["commit"]["upstream"]
     assert set(tasks["commit"]["upstream"]) <= {"plan", "ingest"}
     assert "SparkSubmitOperator" in tasks["ingest"]["operators"]
-    assert any("ShortCircuit" in operator for operator in tasks["plan"]["operators"]), "nothing new skips the rest"
+    assert any("ShortCircuit" in operator for operator in tasks["plan"]["operators"]), (
+        "if nothing is new, the other tasks are skipped"
+    )
 
 
-def test_an_ingest_dag_runs_once_at_a_time_and_catches_nothing_up(mixed: dict[str, Any]) -> None:
+def test_ingest_dag_has_one_active_run_and_no_catchup(mixed: dict[str, Any]) -> None:
     for name in ("one", "full"):
         dag = mixed["dags"][f"changefeed_ingest__{name}"]
         assert (dag["max_active_runs"], dag["catchup"]) == (1, False)
@@ -129,17 +131,17 @@ def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]
     assert full["schedule"] == "17 3 * * *"
     assert set(full["tags"]) >= {"changefeed", "eu"}
     for task_id in ("plan", "ingest", "commit"):
-        told = full["tasks"][task_id]
-        assert (told["retries"], told["retry_delay_seconds"], told["owner"]) == (5, 7, "payments")
+        task = full["tasks"][task_id]
+        assert (task["retries"], task["retry_delay_seconds"], task["owner"]) == (5, 7, "payments")
         assert (one["tasks"][task_id]["retries"], one["tasks"][task_id]["retry_delay_seconds"]) == (2, 30)
 
 
-def test_wrong_pipelines_leave_the_others_alone_and_a_copy_leaves_its_original(mixed: dict[str, Any]) -> None:
+def test_invalid_pipelines_and_copies_do_not_affect_the_others(mixed: dict[str, Any]) -> None:
     ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
     assert ingest_dags == {f"changefeed_ingest__{name}" for name in ("one", "full", "twin", "followed")}
 
 
-def test_only_a_pipeline_with_followers_has_a_replicate_dag_and_a_task_for_each(mixed: dict[str, Any]) -> None:
+def test_replicate_dag_has_a_task_for_each_follower(mixed: dict[str, Any]) -> None:
     replicate_dags = [dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_replicate__")]
     assert replicate_dags == ["changefeed_replicate__followed"]
     dag = mixed["dags"]["changefeed_replicate__followed"]
@@ -147,18 +149,33 @@ def test_only_a_pipeline_with_followers_has_a_replicate_dag_and_a_task_for_each(
     assert {name: task["upstream"] for name, task in dag["tasks"].items()} == {"to_copy_a": [], "to_copy_b": []}
 
 
-def test_an_import_error_names_the_files_and_nothing_of_what_they_say(mixed: dict[str, Any]) -> None:
-    """Airflow shows it to whoever may see import errors, of pipelines that they may not see too."""
-    (told,) = mixed["import_errors"].values()
+def test_freshness_dag_runs_by_the_sites_interval_before_other_tasks(tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    for text, minutes in (("freshness: {every_minutes: 3}\n", 3), ("freshness: {every_minute: 3}\n", 10)):
+        site.write_text(text)
+        parsed = parse_dags(tmp_path, CHANGEFEED_SITE=str(site))
+        assert parsed["import_errors"] == {}, "with an invalid site file its task fails, and no other DAG is affected"
+        dag = parsed["dags"]["changefeed_freshness"]
+        assert (dag["schedule"], dag["catchup"], dag["max_active_runs"]) == (f"0:{minutes:02}:00", False, 1)
+        assert set(dag["tags"]) == {"changefeed", "freshness"}
+        assert (dag["tasks"]["check"]["retries"], dag["tasks"].keys()) == (0, {"check"})
+        ((task,),) = [json.loads(dag["serialized"])["dag"]["tasks"]]
+        assert (task["__var"]["priority_weight"], task["__var"]["weight_rule"]) == (1_000_000, "absolute")
+        assert "changefeed_ingest__shop" in parsed["dags"]
+
+
+def test_import_error_names_the_files_without_their_content(mixed: dict[str, Any]) -> None:
+    """Airflow shows import errors also to users who may not see the pipeline."""
+    (error,) = mixed["import_errors"].values()
     assert (
-        "broken.yaml, function.yaml, masked.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in told
+        "broken.yaml, function.yaml, masked.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in error
     )
-    assert [words for words in ("topcs", "many", "every day", "columm") if words in told] == []
+    assert [words for words in ("topcs", "many", "every day", "columm") if words in error] == []
 
 
-def test_airflow_goes_on_scheduling_the_right_pipelines(tmp_path: Path, pipelines: Path) -> None:
-    """Airflow marks each DAG of a file with an import error as stale: no DAG may share a file with one."""
-    env = migrated(tmp_path / "airflow", CONNECTIONS | {"CHANGEFEED_PIPELINES": str(pipelines)})
+def test_airflow_schedules_valid_pipelines_despite_invalid_ones(tmp_path: Path, pipelines: Path) -> None:
+    """Airflow sets all DAGs of a file with an import error to stale, so no DAG may be in such a file."""
+    env = create_database(tmp_path / "airflow", CONNECTIONS | {"CHANGEFEED_PIPELINES": str(pipelines)})
     subprocess.run(
         [str(PROGRAMS / "airflow"), "dags", "reserialize"], env=env, capture_output=True, text=True, check=True
     )
@@ -174,15 +191,15 @@ def test_airflow_goes_on_scheduling_the_right_pipelines(tmp_path: Path, pipeline
 
 
 def test_no_secret_is_in_a_serialized_dag(ours: dict[str, Any], mixed: dict[str, Any]) -> None:
-    for found in (ours, mixed):
-        assert found["dags"]
-        for dag in found["dags"].values():
+    for output in (ours, mixed):
+        assert output["dags"]
+        for dag in output["dags"].values():
             assert SECRET not in dag["serialized"]
             assert "mysql://" not in dag["serialized"]
 
 
 def test_parsing_imports_neither_spark_nor_a_client(ours: dict[str, Any]) -> None:
-    """They are imported by the tasks that need them: the DAG processor parses each file again and again."""
+    """Only tasks import them, because the DAG processor parses each file repeatedly."""
     heavy = {
         "pyspark",
         "pyarrow",

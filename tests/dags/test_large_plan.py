@@ -1,4 +1,4 @@
-"""What `plan` returns and what `spark.conf` says reach the job in files: neither is an argument."""
+"""The plan and `spark.conf` reach the job in files, not as arguments."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ JOB = """\
 import os, sys
 from pathlib import Path
 from pyspark import SparkConf, SparkContext
-from changefeed.spark.submitted import planned
+from changefeed.spark.run_as_job import read_plan
 if sys.argv[2] == "submitted":
     SparkContext._ensure_initialized()
-    print("told:", SparkConf().get("spark.told"), "by default:", SparkConf().get("spark.of.all"))
+    print("passed:", SparkConf().get("spark.secret.text"), "by default:", SparkConf().get("spark.of.all"))
     print("arguments:", Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\\0"))
-print("windows:", len(planned(sys.argv[1])["windows"]), "then", *sys.argv[2:])
+print("windows:", len(read_plan(sys.argv[1])["windows"]), "then", *sys.argv[2:])
 """
 
 WINDOWS = [{"number": number, "start_gtids": "s" * 86_000, "head_gtids": "h" * 86_000} for number in range(20)]
@@ -45,12 +45,12 @@ for pipeline in ("submitted", "connected"):
 """
 
 
-def test_windows_larger_than_an_argument_and_settings_that_are_no_argument_reach_the_job(tmp_path: Path) -> None:
-    """Linux takes 128 KiB an argument; these are 3.4 MB."""
+def test_plan_larger_than_an_argument_reaches_the_job_in_a_file(tmp_path: Path) -> None:
+    """Linux limits an argument to 128 KiB; this plan has 3.4 MB."""
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     for name, spark in (
-        ("submitted", "{conf: {spark.log.level: ERROR, spark.told: 'a secret: \\ # = ü'}}"),
+        ("submitted", "{conf: {spark.log.level: ERROR, spark.secret.text: 'a secret: \\ # = ü'}}"),
         ("connected", "{connect: 'sc://127.0.0.1:1'}"),
     ):
         (pipelines / f"{name}.yaml").write_text(YAML.format(name=name, spark=spark))
@@ -70,8 +70,8 @@ def test_windows_larger_than_an_argument_and_settings_that_are_no_argument_reach
     assert done.returncode == 0, done.stderr[-3000:]
     for name in ("submitted", "connected"):
         assert f"windows: 20 then {name}" in done.stdout + done.stderr
-    assert "told: a secret: \\ # = ü by default: here" in done.stdout + done.stderr
+    assert "passed: a secret: \\ # = ü by default: here" in done.stdout + done.stderr
     arguments = (done.stdout + done.stderr).partition("arguments:")[2].splitlines()[0]
     assert "--properties-file" in arguments
     assert "a secret" not in arguments
-    assert not list(tmp_path.glob("changefeed-*")), "nothing is left over"
+    assert not list(tmp_path.glob("changefeed-*")), "no temporary file is left"

@@ -1,4 +1,4 @@
-"""Many pipelines: five DAGs each, and as much work for each, however many there are."""
+"""Many pipelines: each has five DAGs, and the parsing cost of each does not depend on their number."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from airflow_database import environment
 
 FEW, MANY = 21, 200
 CALLS_EACH = 40_000
-"""Of functions, to parse one pipeline's DAGs. Unlike seconds they are the same on each machine."""
+"""Limit of function calls to parse one pipeline's DAGs. Unlike seconds, it does not depend on the machine."""
 
 YAML = """\
 name: shop{number}
@@ -30,8 +31,8 @@ tags: [eu, "team-{team}"]
 """
 
 
-def test_a_pipeline_more_is_the_same_work_however_many_there_are(tmp_path: Path) -> None:
-    one, some, many = (_parsed(tmp_path, number) for number in (1, FEW, MANY))
+def test_parsing_cost_per_pipeline_is_constant(tmp_path: Path) -> None:
+    one, some, many = (_parse_dags(tmp_path, number) for number in (1, FEW, MANY))
     assert many["import_errors"] == {}
     ours = [dag_id for dag_id in many["dags"] if dag_id.startswith("changefeed_ingest__")]
     assert len(ours) == MANY
@@ -44,8 +45,21 @@ def test_a_pipeline_more_is_the_same_work_however_many_there_are(tmp_path: Path)
     assert later < 1.1 * first
 
 
-def _parsed(tmp_path: Path, pipelines: int) -> dict[str, Any]:
-    """What a process of its own finds of so many pipelines; Airflow's limit for a file is off."""
+@pytest.mark.parametrize(
+    ("dag_id", "numbers"),
+    [("changefeed_seek__shop1", [1]), ("changefeed_seek__removed", [0, 1, 2]), ("of_a_user__shop1", [0, 1, 2])],
+)
+def test_task_parses_the_dags_of_its_own_pipeline_only(tmp_path: Path, dag_id: str, numbers: list[int]) -> None:
+    found = _parse_dags(tmp_path, 3, dag_id)
+    assert found["import_errors"] == {}
+    kinds = ("ingest", "seek", "backfill", "snapshot", "verify")
+    expected = {f"changefeed_{kind}__shop{number}" for kind in kinds for number in numbers}
+    assert {each for each in found["dags"] if "__shop" in each} == expected
+
+
+def _parse_dags(tmp_path: Path, pipelines: int, of_task: str = "") -> dict[str, Any]:
+    """Parse ``pipelines`` pipelines in another process, without Airflow's timeout for a file; with ``of_task``, as a
+    task of that DAG parses them."""
     folder = tmp_path / f"pipelines-{pipelines}"
     folder.mkdir()
     for number in range(pipelines):
@@ -54,7 +68,7 @@ def _parsed(tmp_path: Path, pipelines: int) -> dict[str, Any]:
         (folder / f"shop{number}.yaml").write_text(text)
     (tmp_path / "airflow").mkdir(exist_ok=True)
     env = environment(tmp_path / "airflow") | {"CHANGEFEED_PIPELINES": str(folder)}
-    env["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "0"
+    env |= {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "0", "_AIRFLOW_PARSING_CONTEXT_DAG_ID": of_task}
     script, out = Path(__file__).with_name("bag_process.py"), tmp_path / f"found-{pipelines}.json"
     subprocess.run([sys.executable, str(script), str(out), "calls"], env=env, check=True, capture_output=True)
     return json.loads(out.read_text())  # type: ignore[no-any-return]

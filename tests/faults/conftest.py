@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
@@ -15,24 +16,25 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
+from devstack.spark_cluster import SparkCluster
 from devstack.sql_server import SqlServer
 
 EVERYTHING_ON = {MysqlServer: mysql.EVERYTHING_ON, MariadbServer: mariadb.EVERYTHING_ON}
 Pair = tuple[SqlServer, SqlServer]
 
 ON_SPARK = bool(os.environ.get("CHANGEFEED_ON_SPARK"))
-"""Whether all runs are on Spark, but for those that something is to go wrong in."""
+"""Whether all runs without a fault are on Spark."""
 
 LONG = int(os.environ.get("CHANGEFEED_FAULTS", "0"))
-"""How many random kills; 0 is the short form."""
+"""The number of random kills; 0 for the short test."""
 
 
 @pytest.fixture(scope="session")
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    started = Runner(request.getfixturevalue("spark_connect").url if ON_SPARK else "")
-    yield started
-    started.stop()
+    forks = Runner(request.getfixturevalue("spark_connect").url if ON_SPARK else "")
+    yield forks
+    forks.stop()
 
 
 @pytest.fixture
@@ -51,11 +53,19 @@ def mariadb_feed(
         yield fresh
 
 
+@pytest.fixture(scope="module")
+def spark_cluster(session_folder: Path) -> Iterator[SparkCluster]:
+    """A standalone cluster of two hosts with a core each, for a module, as it is three JVMs."""
+    folder = session_folder / f"cluster-{uuid4().hex[:8]}"
+    with run_server(SparkCluster(folder, owner=ProcessId.own())) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def pair(tmp_path: Path, server_settings: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A source and its follower; a parameter is their kind.
+    """A source and its follower; the parameter is their kind.
 
-    The follower divides statements into more events, so that rows have other numbers within theirs.
+    The follower divides statements into more events, so that rows have other numbers in their events.
     """
     kind = getattr(request, "param", MysqlServer)
     options = dict(EVERYTHING_ON[kind]) if server_settings == "everything" else {}
@@ -63,8 +73,8 @@ def pair(tmp_path: Path, server_settings: str, request: pytest.FixtureRequest) -
         options["log_slave_updates"] = "ON"
     others = {**options, "server_id": 2, "binlog_row_event_max_size": 256}
     with (
-        started(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
-        started(kind(tmp_path / "b", options=others, owner=ProcessId.own(), quick=True)) as other,
+        run_server(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
+        run_server(kind(tmp_path / "b", options=others, owner=ProcessId.own(), quick=True)) as other,
     ):
         replicate(source, other)
         yield source, other

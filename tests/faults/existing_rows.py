@@ -1,4 +1,4 @@
-"""Tables with rows before a pipeline is begun, a writer that goes on, and what a consumer has of both in the end."""
+"""Tables with rows from before a pipeline's start, a concurrent writer, and checks of what a consumer gets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from faults.feed import Feed, Run
-from integration.rebuilt import event_ids, records_of, selected
+from integration.topic_rows import event_ids, records_of, select_rows
 from pymysql.constants import ER
 from pymysql.err import OperationalError
 
@@ -43,7 +43,7 @@ ROWS = 1_200
 
 
 def make_tables(server: SqlServer, database: str, rows: int) -> None:
-    """The tables, each with ``rows`` rows."""
+    """Create the tables, each with ``rows`` rows."""
     for table, (columns, key, value) in TABLES.items():
         server.execute(
             f"CREATE TABLE `{database}`.{table} ({columns}, version INT NOT NULL, text VARCHAR(60), "
@@ -58,7 +58,7 @@ def make_tables(server: SqlServer, database: str, rows: int) -> None:
 
 
 class Writer:
-    """Changes rows of all tables until it is stopped: inserts, updates, deletes, and keys that get another case."""
+    """Changes rows of all tables until it is stopped: inserts, updates, deletes, and changes of a key's case."""
 
     def __init__(
         self, server: SqlServer, database: str, rows: int, *, pause_seconds: float = 0.005, seed: int = 0
@@ -120,11 +120,11 @@ class Writer:
                 )
 
 
-def consumed(records: list[Any]) -> dict[bytes, dict[str, Any]]:
-    """The rows that a consumer has who begins with the topic.
+def row_from_records(records: list[Any]) -> dict[bytes, dict[str, Any]]:
+    """The rows of a consumer that reads the topic from its beginning.
 
-    Fails where a record does not fit what is before it: a row that was read but is older or newer than the changes
-    before it, a change whose before image is not the row, a row that is read twice.
+    Fails if a record does not fit the earlier ones: a row of the snapshot that is older or newer than the changes
+    before it, a change whose before image is not the row, a row that the snapshot read twice.
     """
     rows: dict[bytes, dict[str, Any]] = {}
     known: set[bytes] = set()
@@ -136,7 +136,7 @@ def consumed(records: list[Any]) -> dict[bytes, dict[str, Any]]:
         change = json.loads(record.value)
         key, source = record.key, change["source"]
         at = (int(source["file"].rpartition(".")[2]), int(source["pos"]))
-        assert last.get(key, at) <= at, f"{change['op']} of {key} at {at}, behind {last[key]}"
+        assert last.get(key, at) <= at, f"{change['op']} of {key} at {at}, after {last[key]}"
         last[key] = at
         if change["op"] == "r":
             reads[key] += 1
@@ -153,23 +153,23 @@ def consumed(records: list[Any]) -> dict[bytes, dict[str, Any]]:
 
 
 def check_equal(feed: Feed) -> None:
-    """Each event once, in order, and of each table what the source has."""
+    """Check that the topics have each event once, in order, and the rows of the source."""
     for table in TABLES:
         records = feed.records(table)
         ids = Counter(event_ids(records))
         assert not [event for event, count in ids.items() if count > 1], table
-        rows = consumed(records)
+        rows = row_from_records(records)
         for row in rows.values():
             if "code" in row:
                 row["code"] = str(base64.b64decode(row["code"]))
-        wanted = selected(feed.mysql, feed.name, table)
-        assert len(rows) == len(wanted), table
-        assert sorted(map(str, rows.values())) == sorted(map(str, wanted.values())), table
+        expected = select_rows(feed.mysql, feed.name, table)
+        assert len(rows) == len(expected), table
+        assert sorted(map(str, rows.values())) == sorted(map(str, expected.values())), table
     check_keyless(feed)
 
 
 def check_keyless(feed: Feed) -> None:
-    """Of a table without a key: the rows that were read, and all changes at or behind their coordinates."""
+    """Check a table without a key: the rows of the snapshot, and all changes at or after their coordinates."""
     found: Counter[tuple[Any, Any]] = Counter()
     changes = [json.loads(record.value) for record in records_of(feed.kafka.bootstrap, f"{feed.name}.{KEYLESS}")]
     (begin,) = {_at(change) for change in changes if change["op"] == "r"}
@@ -185,8 +185,8 @@ def _at(change: dict[str, Any]) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def running_beside(feed: Feed, *, spark: bool = False) -> Iterator[None]:
-    """Runs of the pipeline one after another, as a scheduler starts them, until the end of the block."""
+def snapshot_beside_runs(feed: Feed, *, spark: bool = False) -> Iterator[None]:
+    """Start runs of the pipeline one after another, as a scheduler does, until the end of the block."""
     stop = threading.Event()
     failed: list[str] = []
 
@@ -212,8 +212,8 @@ def is_mariadb(server: SqlServer) -> bool:
     return isinstance(server, MariadbServer)
 
 
-def prepared(feed: Feed, *tables: str, rows: int = ROWS) -> Feed:
-    """A pipeline over tables that have rows, which has run."""
+def prepare(feed: Feed, *tables: str, rows: int = ROWS) -> Feed:
+    """Create tables with rows, and run a pipeline over them."""
     make_tables(feed.mysql, feed.name, rows)
     plain = {"decimal": "string", "temporal": "iso", "binary": "base64", "bigint_unsigned": "number"}
     feed.settings |= {
@@ -230,7 +230,7 @@ def prepared(feed: Feed, *tables: str, rows: int = ROWS) -> Feed:
 
 
 def begin(feed: Feed, *arguments: str, fault: str = "", spark: bool = False) -> Run:
-    """A snapshot; on a Connect server where the feed has one, or with its own ``spark``, or in one process."""
+    """Begin a snapshot: on the feed's Connect server if it has one, with its own ``spark``, or in one process."""
     begin = feed.begin_command if spark else feed.fork_command
     chunks = () if "--chunk-rows" in arguments else ("--chunk-rows", "300")
     return begin(fault, "snapshot", feed.name, "--run-id", "first", *chunks, *arguments)
@@ -249,7 +249,7 @@ def reads(feed: Feed, table: str) -> list[dict[str, Any]]:
 
 
 def wait_for(feed: Feed, run: Run) -> None:
-    """Runs of the pipeline until the snapshot is done."""
-    with running_beside(feed):
+    """Run the pipeline until the snapshot is done."""
+    with snapshot_beside_runs(feed):
         code = run.result(600)
     assert code == 0, run.text()[-6000:]

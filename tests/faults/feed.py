@@ -1,4 +1,4 @@
-"""A pipeline that is run in processes of its own, which are killed, and what an independent consumer finds."""
+"""A pipeline whose runs are separate processes, which tests kill, and checks with an independent consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from integration.rebuilt import event_ids, rebuilt, records_of, selected
+from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
 from changefeed import errors
 from devstack.kafka import KafkaBroker
@@ -57,7 +57,7 @@ class Runner:
             text=True,
         )
         self._begun: queue.Queue[int] = queue.Queue()
-        self._asking = threading.Lock()  # threads of a test ask one after another: an answer has no number
+        self._asking = threading.Lock()  # one request at a time, as answers have no number
         self.codes: dict[int, int] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -68,7 +68,7 @@ class Runner:
             if "code" in message:
                 self.codes[message["pid"]] = message["code"]
             else:
-                self.codes.pop(message["pid"], None)  # of an earlier process: numbers come again
+                self.codes.pop(message["pid"], None)  # from an earlier process with the same number
                 self._begun.put(message["pid"])
 
     def begin(
@@ -93,7 +93,7 @@ class Runner:
 
 @dataclass
 class Forked:
-    """What of a Popen is needed, for a run that is a grandchild."""
+    """The part of Popen that tests need, for a run that is a grandchild process."""
 
     pid: int
     codes: dict[int, int]
@@ -111,16 +111,16 @@ class Forked:
 
 @dataclass
 class Run:
-    """One run under way."""
+    """A run in progress."""
 
     process: subprocess.Popen[str] | Forked
     log: Path
     file: Path
     tells_terminal: bool = False
-    """Whether `result` is 2 for a terminal error of a command, which ends with 1 for any."""
+    """Whether `result` is 2 for a terminal error of a command, whose exit code is 1 for any error."""
 
     def wait_until_held(self, seconds: float = 90) -> bool:
-        """Whether the stage of the fault is reached; False when the run ended before."""
+        """Wait for the stage of the fault; False if the run ended before it."""
         deadline = time.monotonic() + seconds
         while not self.file.exists():
             if self.process.poll() is not None:
@@ -133,7 +133,7 @@ class Run:
         self.file.unlink()
 
     def kill(self) -> None:
-        """`kill -9` of all of its processes."""
+        """`kill -9` all of its processes."""
         for pid in processes_of(self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -166,8 +166,12 @@ class Feed:
     settings: dict[str, Any] = field(default_factory=dict)
     mysql_port: int | None = None
     kafka_port: int | None = None
+    hosts: str = ""
+    """Hosts of the source's connection, in place of the address of ``mysql``."""
     connections: dict[str, str] = field(default_factory=dict)
     """URIs of further connections, by name."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Further environment variables of the runs."""
 
     def __post_init__(self) -> None:
         self.numbers = itertools.count(1)
@@ -197,7 +201,7 @@ class Feed:
         (folder / f"{self.name}.yaml").write_text(yaml.safe_dump(given))
 
     def use_connect(self, url: str) -> None:
-        """The next runs on Spark are on this Connect server."""
+        """Use this Connect server for the next runs on Spark."""
         self.settings["spark"] = {"connect": url}
         self.configure()
 
@@ -205,6 +209,8 @@ class Feed:
         mysql = self.mysql.url
         if self.mysql_port:
             mysql = mysql.replace(f":{self.mysql.port}", f":{self.mysql_port}")
+        if self.hosts:
+            mysql = f"{mysql.rpartition('@')[0]}@{self.hosts}"
         return {
             # without what pyspark sets where a test of this process was a Connect client
             **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
@@ -216,12 +222,13 @@ class Feed:
             "AIRFLOW_CONN_STATE": f"sqlite:///{self.state}",
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             **{f"AIRFLOW_CONN_{name}": uri for name, uri in self.connections.items()},
+            **self.environment,
         }
 
     # --- writing
 
     def write(self, transactions: int = 30) -> None:
-        """Transactions of inserts, updates and deletes, as any application makes them."""
+        """Write transactions of inserts, updates and deletes."""
         with self.mysql.connect(database=self.name, autocommit=False) as connection, connection.cursor() as cursor:
             for _ in range(transactions):
                 for _ in range(self.random.randrange(1, 8)):
@@ -243,21 +250,20 @@ class Feed:
     # --- running
 
     def begin(self, fault: str = "", *, spark: bool | None = None, windows: list[Any] | None = None) -> Run:
-        """A run; of ``windows`` that were frozen before, where they are given, as in a task that is tried again.
+        """Begin a run; with ``windows``, of these frozen windows, as in a retry of a task.
 
-        It is on Spark, where ``spark`` does not say otherwise, if the pipeline has a Connect server and nothing is to
-        go wrong in the run.
+        Unless ``spark`` is given, it uses Spark if the pipeline has a Connect server and the run has no fault.
         """
         can_choose = spark is None and not fault and windows is None
         has_connect = "connect" in self.settings.get("spark", {}) or (can_choose and self._uses_runners_connect())
         if spark or (can_choose and has_connect):
             start = self.fork_command if has_connect else self.begin_command
             return replace(start(fault, "run", self.name), tells_terminal=can_choose)
-        environment, log, held = self._prepared(fault)
+        environment, log, held = self._prepare(fault)
         return Run(self.runner.begin(self.name, environment, log, windows), log, held)
 
     def _uses_runners_connect(self) -> bool:
-        """Whether the next run is on the Connect server of all runs, where there is one: its file says so then."""
+        """Whether the next run uses the shared Connect server; the pipeline's file is written for it."""
         chosen = "spark" not in self.settings and bool(self.runner.connect)
         if chosen:
             self._write_spark({"connect": self.runner.connect})
@@ -267,7 +273,7 @@ class Feed:
         for file in (self.folder / "pipelines").glob("*.yaml"):
             file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "spark": spark}))
 
-    def _prepared(self, fault: str) -> tuple[dict[str, str], Path, Path]:
+    def _prepare(self, fault: str) -> tuple[dict[str, str], Path, Path]:
         number = next(self.numbers)  # asked for by several threads
         log = self.folder / f"run{number}.log"
         held = self.folder / f"held{number}"
@@ -278,10 +284,10 @@ class Feed:
         return environment, log, held
 
     def begin_command(self, fault: str, *arguments: str) -> Run:
-        """A command in a process of its own."""
+        """Begin a command in its own process."""
         if self.runner.connect and "spark" not in self.settings:
             self._write_spark({"master": "local[2]"})
-        environment, log, held = self._prepared(fault)
+        environment, log, held = self._prepare(fault)
         with log.open("w") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "changefeed.cli.main", *arguments],
@@ -294,21 +300,21 @@ class Feed:
         return Run(process, log, held)
 
     def fork_command(self, fault: str, *arguments: str) -> Run:
-        """As `begin_command`, sooner, and without Spark's JVM unless the pipeline has a Connect server."""
+        """As `begin_command`, but faster: forked, and without Spark's JVM unless the pipeline has a Connect server."""
         if not fault:
             self._uses_runners_connect()
-        environment, log, held = self._prepared(fault)
+        environment, log, held = self._prepare(fault)
         return Run(self.runner.begin(self.name, environment, log, command=arguments), log, held)
 
     def run(self, *, spark: bool | None = None) -> str:
-        """A run that must succeed; what it printed."""
+        """Run the pipeline, which must succeed; return its output."""
         run = self.begin(spark=spark)
         code = run.result()
         assert code in (0, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
         return run.text()
 
     def run_until_current(self, *, spark: bool | None = None, seconds: float = 240) -> None:
-        """Runs of at most so many ``seconds``, as a scheduler starts them one after another, until nothing is new."""
+        """Run the pipeline again and again, at most ``seconds`` each, until nothing is new."""
         for _ in range(5):
             run = self.begin(spark=spark)
             code = run.result(seconds)
@@ -335,13 +341,14 @@ class Feed:
         return [event for table in TABLES for event in event_ids(self.records(table))]
 
     def check(self, *, one_server: bool = True) -> None:
-        """Each event once, in binlog order per key, and all that the source has: the chain of versions is whole."""
+        """Check that the topics have each event once, in binlog order per key, and that no version of a row is
+        missing."""
         for table in TABLES:
             records = self.records(table)
             twice = [event for event, count in Counter(event_ids(records)).items() if count > 1]
             assert not twice, f"{table}: published twice: {twice[:5]}"
-            # Applies each change to the row before it, so that one that is missing or out of order does not fit.
-            assert rebuilt(records) == selected(self.mysql, self.name, table), table
+            # Applies each change to the row before it: a missing or misplaced change does not fit.
+            assert topic_rows(records) == select_rows(self.mysql, self.name, table), table
             if one_server:
                 assert in_order(records), f"{table}: out of binlog order"
 
@@ -359,7 +366,7 @@ def in_order(records: list[Any]) -> bool:
     last: dict[bytes, tuple[int, ...]] = {}
     for record in records:
         if record.value is None:
-            continue  # a tombstone stands with its delete
+            continue  # a tombstone follows its delete
         source = json.loads(record.value)["source"]
         at = (int(source["file"].rpartition(".")[2]), int(source["pos"]), int(source["row"]))
         if record.key in last and at <= last[record.key]:

@@ -1,10 +1,10 @@
-"""Runs of pipelines, as `changefeed run` does them, without Spark's JVM and without the seconds that imports take.
+"""Run pipelines as `changefeed run` does, without Spark's JVM and without the time of imports.
 
-A line on stdin asks for a run: {"name", "env", "log", "windows", "command"}, of windows that were frozen before or
-null; or for a command with its arguments, without Spark's JVM unless the pipeline has a Connect server. It is a fork
-of this process in a session of its own. Lines on stdout tell {"name", "pid"} when it began and {"pid", "code"}
-when it ended: 0 when a window was committed, 3 when nothing is new, 2 with a terminal error, 1 with one that may pass,
--9 when it was killed.
+A line on stdin requests a run: {"name", "env", "log", "windows", "command"}. ``windows`` are frozen windows, or null;
+``command`` are the arguments of a command, which uses Spark's JVM only if the pipeline has a Connect server. A run is a
+fork of this process in a new session. Lines on stdout are {"name", "pid"} when a run begins and {"pid", "code"} when it
+ends. The codes are 0 if a window was committed, 3 if nothing is new, 2 for a terminal error, 1 for a retryable error,
+-9 if the run was killed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from changefeed.ingest.run import ingest_windows, run_windows
 from changefeed.model import fault_point
 from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
+from changefeed.pipeline.checkpoint_store import checkpoint_store
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql.login import _Connection
-from changefeed.state.stores import checkpoint_store
 
 IMPORTED = (
     "changefeed.records.encoder",
@@ -53,11 +53,11 @@ IMPORTED = (
     "changefeed.records.record_writer",
     "changefeed.binlog.search.file_ranges",
     "encodings.idna",
-    "pyarrow.pandas_compat",  # pandas: pyarrow looks whether a value is one of its own
+    "pyarrow.pandas_compat",  # pandas: pyarrow checks whether a value is of pandas
     "sqlglot.dialects.mysql",
     "sqlite3",
 )
-"""What runs import when they need it: half of a run's time went into that. Nothing of it may start a thread.
+"""Modules that runs import late, which took half of a run's time. None of them may start a thread.
 
 The kernels that each run and each snapshot needs are among it: to load one is to wait while another checkout compiles
 the same sources into the same cache, which takes minutes.
@@ -65,13 +65,13 @@ the same sources into the same cache, which takes minutes.
 
 
 def run(name: str, windows: list[dict[str, Any]] | None) -> int:
-    importlib.reload(fault_point)  # it reads the environment
+    importlib.reload(fault_point)  # the module reads the environment
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
     pipeline = load_pipeline(name)
     try:
         connections = PipelineConnections(pipeline, from_environment)
-        store = checkpoint_store(pipeline, from_environment, cast(Any, None))
+        store = checkpoint_store(PipelineConnections(pipeline, from_environment), cast(Any, None))
         if windows is not None:
             frozen = [Window.from_json(window) for window in windows]
             for manifest in ingest_windows(InlineSpark(), connections, frozen):
@@ -106,18 +106,18 @@ def command(arguments: list[str]) -> int:
     return 0
 
 
-def child(asked: dict[str, Any]) -> None:
+def child(request: dict[str, Any]) -> None:
     os.setsid()
-    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(log, number)
-    os.environ.update(asked["env"])
+    os.environ.update(request["env"])
     if most := int(os.environ.get("AIRFLOW_CONN_FILE_BYTES", "0")):  # as on a full disk: no file grows beyond it
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     faulthandler.register(signal.SIGUSR1)  # prints where each thread is
     code = 70
     try:
-        code = command(asked["command"]) if asked["command"] else run(asked["name"], asked["windows"])
+        code = command(request["command"]) if request["command"] else run(request["name"], request["windows"])
     except BaseException:
         traceback.print_exc()
     finally:
@@ -129,20 +129,20 @@ def child(asked: dict[str, Any]) -> None:
 def main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
-    _Connection(defer_connect=True)  # the machine's certificates are loaded with the first one
-    gc.freeze()  # or each fork's collections would copy the pages of all that is there
+    _Connection(defer_connect=True)  # the first connection loads the machine's certificates
+    gc.freeze()  # else each fork's garbage collection would copy the pages of all objects
     running: set[int] = set()
     while True:
         if select.select([sys.stdin], [], [], 0.02)[0]:
             line = sys.stdin.readline()
             if not line:
                 return
-            asked = json.loads(line)
+            request = json.loads(line)
             pid = os.fork()
             if pid == 0:
-                child(asked)
+                child(request)
             running.add(pid)
-            print(json.dumps({"name": asked["name"], "pid": pid}), flush=True)
+            print(json.dumps({"name": request["name"], "pid": pid}), flush=True)
         for pid in list(running):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:

@@ -1,5 +1,4 @@
-"""A `SparkTarget` in this process, for windows of one slice, snapshots and verify: a kill costs seconds then, not a
-JVM."""
+"""A `SparkTarget` in this process, for windows of one slice, snapshots and verify, so that a killed run has no JVM."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Rows = Iterable[Any]
-Given = TypeVar("Given")
+TaskInput = TypeVar("TaskInput")
 Result = TypeVar("Result")
 
 
 class InlineFrame:
-    """Stands in for a DataFrame of Arrow batches, in one partition."""
+    """Replaces a DataFrame of Arrow batches, with one partition."""
 
     def __init__(self, batches: Callable[[], Rows]) -> None:
         self.batches = batches
@@ -32,7 +31,7 @@ class InlineFrame:
         return InlineFrame(cache(lambda: list(self.batches())))
 
     def where(self, condition: str) -> InlineFrame:
-        """Of conditions on ``kind``: each of the words in it that stand in quotes, or all others where it has a <>."""
+        """Rows whose ``kind`` is one of the quoted words of the condition, or none of them if it has a <>."""
         kinds = pa.array(re.findall(r"'(\w+)'", condition))
         chosen = pc.invert if "<>" in condition else lambda mask: mask
         return InlineFrame(
@@ -60,7 +59,7 @@ class InlineFrame:
 
 
 class InlineSession:
-    """Stands in for a SparkSession."""
+    """Replaces a SparkSession."""
 
     conf = SimpleNamespace(set=lambda *_: None)
 
@@ -96,8 +95,8 @@ class InlineSpark:
     def warm_up(self, _workers: int) -> Callable[[], None]:
         return lambda: None
 
-    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
-        return [result for given in tasks for result in stage(given)]
+    def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Result]]) -> list[Result]:
+        return [result for task in tasks for result in stage(task)]
 
     def tag_jobs(self, tag: str) -> None:
         pass

@@ -12,7 +12,7 @@ import random
 import time
 
 import pytest
-from faults.existing_rows import TABLES, Writer, begin, check_equal, finish, prepared, running_beside
+from faults.existing_rows import TABLES, Writer, begin, check_equal, finish, prepare, snapshot_beside_runs
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -30,7 +30,7 @@ def test_many_rows_beside_writers_and_kills_end_as_the_source_is(
 ) -> None:
     """The driver is killed; the tasks that it began go on in the Connect server."""
     rows = ROWS // len(TABLES)
-    feed = prepared(request.getfixturevalue(server), rows=rows)
+    feed = prepare(request.getfixturevalue(server), rows=rows)
     feed.settings["kafka"] = {"connection": "kafka_faults", "lease_seconds": 2}
     feed.use_connect(spark_connect.url)
     seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
@@ -41,7 +41,7 @@ def test_many_rows_beside_writers_and_kills_end_as_the_source_is(
         writers = [Writer(feed.mysql, feed.name, rows, pause_seconds=0, seed=number) for number in range(WRITERS)]
         for writer in writers:
             stack.enter_context(writer)
-        stack.enter_context(running_beside(feed, spark=True))
+        stack.enter_context(snapshot_beside_runs(feed, spark=True))
         slowly = str(max(1, round(ROWS / (KILLS + 1) / SECONDS_A_KILL)))
         while killed < KILLS:
             run = begin(feed, *arguments, "--rows-per-second", slowly)

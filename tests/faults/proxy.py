@@ -9,7 +9,7 @@ import threading
 
 
 class Proxy:
-    """Forwards to ``port``; ``cut`` resets what is open and refuses what comes, `mend` lets it pass again."""
+    """Forwards to ``port``; `cut` resets open connections and refuses new ones until `mend`."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -29,7 +29,7 @@ class Proxy:
         self._is_cut = False
 
     def lead_to(self, port: int, after: int = 0) -> None:
-        """Forward new connections to ``port``, ``after`` more of them to where they went so far. Open ones stay."""
+        """Forward new connections to ``port``, after ``after`` more to the previous one. Open ones stay."""
         self._next = (port, after)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Proxy:
 
 
 class OlderBroker(Proxy):
-    """A Kafka broker that does not say that it knows the request with ``api_key``, as releases before it do not."""
+    """A Kafka broker that does not list the request ``api_key``, like releases without it."""
 
     def __init__(self, port: int, api_key: int) -> None:
         self._api_key = api_key
@@ -112,8 +112,8 @@ def _read(source: socket.socket, size: int) -> bytes:
 
 
 def _without(frame: bytes, version: int, api_key: int) -> bytes:
-    """An ApiVersions response, of which the list has entries of three INT16, without that of ``api_key``."""
-    at, is_compact = 6, version >= 3  # behind correlation id and error code
+    """An ApiVersions response without the entry of ``api_key``; entries are three INT16."""
+    at, is_compact = 6, version >= 3  # after correlation id and error code
     if is_compact:
         count, begin, size = frame[at] - 1, at + 1, 7  # an entry ends with its tagged fields
         assert count < 126, "a length of one byte"

@@ -8,7 +8,7 @@ from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
 from devstack.mysql import OLD_RELEASES, MysqlServer
 from devstack.port import free_port
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 
@@ -31,8 +31,8 @@ def _role(server: SqlServer) -> str:
     return "SLAVE" if isinstance(server, MariadbServer) or server.release in OLD_RELEASES else "REPLICA"
 
 
-def caught_up(source: SqlServer, follower: SqlServer) -> None:
-    """Wait until the follower executed all that the source has."""
+def wait_until_caught_up(source: SqlServer, follower: SqlServer) -> None:
+    """Wait until the follower has executed all transactions of the source."""
     if isinstance(source, MariadbServer):
         (gtids,) = source.execute("SELECT @@gtid_binlog_pos")[0]
         ((timed_out,),) = follower.execute(f"SELECT MASTER_GTID_WAIT('{gtids}', 60)")
@@ -43,7 +43,7 @@ def caught_up(source: SqlServer, follower: SqlServer) -> None:
 
 
 def stop_replicating(follower: SqlServer) -> None:
-    """As somebody does who makes the follower the new source."""
+    """Stop replication, as for a promotion of the follower."""
     role = _role(follower)
     follower.execute(f"STOP {role}", f"RESET {role} ALL")
 
@@ -65,7 +65,7 @@ def replication_group(folder: Path) -> Iterator[tuple[MysqlServer, MysqlServer]]
     }
     with ExitStack() as stack:
         first, second = (
-            stack.enter_context(started(MysqlServer(folder / f"member{number}", options={
+            stack.enter_context(run_server(MysqlServer(folder / f"member{number}", options={
                 **common, "server_id": number, "group_replication_local_address": f"127.0.0.1:{port}",
             }, owner=ProcessId.own(), quick=True)))
             for number, port in enumerate(ports, 1)

@@ -1,7 +1,7 @@
-"""Whoever writes a pipeline's state and sleeps for longer than the lease fails when it wakes: nothing lost or repeated.
+"""A process that sleeps for longer than its lease fails when it continues; nothing is lost or repeated.
 
-A process is stopped (SIGSTOP) before each of its writes to the commit log, the schema history and the checkpoint store;
-another takes over, and then the first goes on.
+A process is stopped (SIGSTOP) before a write to the commit log, the schema history or the checkpoint store. Another
+process takes over, and then the first continues.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from airflow_database import migrated
+from airflow_database import create_database
 from faults.feed import NOTHING_NEW, Feed, Run, in_order
 
 from changefeed.state.table_store import TableCheckpointStore
@@ -23,19 +23,19 @@ pytestmark = pytest.mark.timeout(600)
 WRITE, CHECKPOINT = "before_log_write", "before_checkpoint_write"
 
 
-def more(*stages: str) -> list[Any]:
-    """Stages of which only the extended suite has tests."""
+def extended(*stages: str) -> list[Any]:
+    """Parameters of stages that only the extended suite tests."""
     return [pytest.param(stage, marks=pytest.mark.extended) for stage in stages]
 
 
-def asleep(run: Run) -> Run:
-    """``run``, stopped where it is held: it gives no sign of life from then on."""
+def put_to_sleep(run: Run) -> Run:
+    """Stop ``run`` at its fault point, so that it no longer renews its lease; return it."""
     assert run.wait_until_held(), run.text()
     os.kill(run.process.pid, signal.SIGSTOP)
     return run
 
 
-def fails_when_it_wakes(run: Run) -> None:
+def require_failure_after_waking(run: Run) -> None:
     run.go_on()
     os.kill(run.process.pid, signal.SIGCONT)
     assert run.result() in (1, 2), run.text()
@@ -57,24 +57,24 @@ def repeats(feed: Feed) -> int:
     return sum(count - 1 for count in Counter(feed.ids()).values())
 
 
-def goes_on(feed: Feed) -> None:
+def require_progress(feed: Feed) -> None:
     feed.write(5)
     feed.run()
     assert feed.begin().result() == NOTHING_NEW
 
 
-@pytest.mark.parametrize("stage", [*more(f"{WRITE}:1", f"{WRITE}:2", CHECKPOINT), f"{WRITE}:3"])
+@pytest.mark.parametrize("stage", [*extended(f"{WRITE}:1", f"{WRITE}:2", CHECKPOINT), f"{WRITE}:3"])
 def test_run_that_slept_before_a_write_fails_after_another_run(feed: Feed, stage: str) -> None:
     feed.write(5)
     feed.run()
     feed.write(20)
-    sleeper = asleep(feed.begin(stage))
+    sleeper = put_to_sleep(feed.begin(stage))
     feed.write(20)
     feed.run()
     ids = feed.ids()
-    fails_when_it_wakes(sleeper)
+    require_failure_after_waking(sleeper)
     assert feed.ids() == ids
-    goes_on(feed)
+    require_progress(feed)
     feed.check()
 
 
@@ -83,13 +83,13 @@ def test_begin_of_a_window_that_slept_leaves_the_window_that_was_begun_since(fee
     feed.write(5)
     feed.run()
     feed.write(20)
-    sleeper = asleep(feed.begin(f"{WRITE}:2"))
+    sleeper = put_to_sleep(feed.begin(f"{WRITE}:2"))
     feed.write(60)
     killed = feed.begin("after_transaction_commit:2")
     assert killed.wait_until_held(), killed.text()
     killed.kill()
-    fails_when_it_wakes(sleeper)
-    goes_on(feed)
+    require_failure_after_waking(sleeper)
+    require_progress(feed)
     feed.check()
 
 
@@ -100,51 +100,51 @@ def test_run_that_slept_before_a_write_fails_after_a_seek(feed: Feed, stage: str
     feed.run()
     at, before = checkpoint(feed), len(feed.ids())
     feed.write(20)
-    sleeper = asleep(feed.begin(stage))
-    given = len(feed.ids()) - before
+    sleeper = put_to_sleep(feed.begin(stage))
+    published = len(feed.ids()) - before
     seek(feed, at)
-    fails_when_it_wakes(sleeper)
+    require_failure_after_waking(sleeper)
     assert checkpoint(feed) == at
-    goes_on(feed)
-    assert repeats(feed) == given, "what the seek said, and no more"
+    require_progress(feed)
+    assert repeats(feed) == published, "only the messages after the seek's target are repeated"
 
 
-@pytest.mark.parametrize("stage", [*more(f"{WRITE}:1", CHECKPOINT), f"{WRITE}:2"])
+@pytest.mark.parametrize("stage", [*extended(f"{WRITE}:1", CHECKPOINT), f"{WRITE}:2"])
 def test_seek_that_slept_before_a_write_fails_after_a_run(feed: Feed, stage: str) -> None:
     start = feed.settings["start"]
     feed.write(5)
     feed.run()
-    sleeper = asleep(feed.fork_command(stage, "seek", feed.name, start, "--why", "a test", "--yes"))
+    sleeper = put_to_sleep(feed.fork_command(stage, "seek", feed.name, start, "--why", "a test", "--yes"))
     feed.write(20)
     feed.run()
     ids, at = feed.ids(), checkpoint(feed)
-    fails_when_it_wakes(sleeper)
+    require_failure_after_waking(sleeper)
     assert (feed.ids(), checkpoint(feed)) == (ids, at)
-    goes_on(feed)
-    if stage == CHECKPOINT:  # its record was there: the run began at its target
+    require_progress(feed)
+    if stage == CHECKPOINT:  # the seek's record was written: the run began at its target
         assert repeats(feed) > 0
     else:
         feed.check()
 
 
-@pytest.mark.parametrize("stage", [*more(f"{WRITE}:1"), f"{WRITE}:2"])
+@pytest.mark.parametrize("stage", [*extended(f"{WRITE}:1"), f"{WRITE}:2"])
 def test_prune_that_slept_before_a_write_forgets_nothing_that_was_published_since(feed: Feed, stage: str) -> None:
     table = f"`{feed.name}`.gone"
     feed.mysql.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1), (2), (3)")
     feed.run()
     feed.mysql.execute(f"DROP TABLE {table}")
     feed.run()
-    sleeper = asleep(feed.fork_command(stage, "prune", feed.name))
+    sleeper = put_to_sleep(feed.fork_command(stage, "prune", feed.name))
     rows = ", ".join(f"({number})" for number in range(60))
     feed.mysql.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES {rows}")
     killed = feed.begin("before_seal")
     assert killed.wait_until_held(), killed.text()
     killed.kill()
-    given = len(feed.records("gone"))
-    fails_when_it_wakes(sleeper)
+    published = len(feed.records("gone"))
+    require_failure_after_waking(sleeper)
     feed.run()
-    assert len(feed.records("gone")) == given
-    goes_on(feed)
+    assert len(feed.records("gone")) == published
+    require_progress(feed)
 
 
 @pytest.mark.extended
@@ -153,12 +153,12 @@ def test_schema_command_that_slept_before_its_write_keeps_nothing_older(feed: Fe
     feed.write(5)
     feed.run()
     arguments = [option.format(feed.name) for option in options]
-    sleeper = asleep(feed.fork_command(WRITE, "schema", feed.name, *arguments))
+    sleeper = put_to_sleep(feed.fork_command(WRITE, "schema", feed.name, *arguments))
     feed.mysql.execute(f"ALTER TABLE `{feed.name}`.accounts ADD COLUMN more INT")
     feed.write(0)
     feed.run()
     known = schema_history(feed)
-    fails_when_it_wakes(sleeper)
+    require_failure_after_waking(sleeper)
     assert schema_history(feed) == known
 
 
@@ -175,22 +175,22 @@ def schema_history(feed: Feed) -> Any:
 def test_first_run_that_slept_does_not_begin_the_pipeline_again(feed: Feed, stage: str) -> None:
     feed.settings["start"] = "latest"
     feed.configure()
-    sleeper = asleep(feed.begin(stage))
+    sleeper = put_to_sleep(feed.begin(stage))
     feed.write(10)
     feed.run_until_current()
     feed.write(10)
     feed.run()
     ids = feed.ids()
-    fails_when_it_wakes(sleeper)
+    require_failure_after_waking(sleeper)
     assert feed.ids() == ids
-    goes_on(feed)
+    require_progress(feed)
     assert repeats(feed) == 0
 
 
 @pytest.fixture
 def with_variables(feed: Feed) -> Feed:
     """The feed with its checkpoint in an Airflow Variable, which has no compare-and-set."""
-    migrated(feed.folder / "airflow")
+    create_database(feed.folder / "airflow")
     feed.settings["checkpoint"] = {"store": "variable"}
     feed.configure()
     return feed
@@ -207,7 +207,7 @@ def test_variable_that_is_written_too_late_moves_no_pipeline_back(with_variables
     if not is_first:
         assert feed.fork_command("", "run", feed.name).result() == 0
         feed.write(5)
-    sleeper = asleep(feed.fork_command(CHECKPOINT, "run", feed.name))
+    sleeper = put_to_sleep(feed.fork_command(CHECKPOINT, "run", feed.name))
     for _ in range(2):
         feed.write(5)
         if is_first:
@@ -228,16 +228,16 @@ def test_variable_that_is_written_too_late_moves_no_pipeline_back(with_variables
         feed.check()
 
 
-def test_run_that_slept_before_its_first_message_publishes_nothing_after_a_schema_command(feed: Feed) -> None:
-    """The command saw that no window is published in part: its rows would have columns of before and of now."""
+def test_run_asleep_before_first_message_publishes_nothing_after_schema_command(feed: Feed) -> None:
+    """The command found no window that is published in part; the rows of one would have old and new columns."""
     feed.write(5)
     feed.run()
     feed.write(20)
     ids = feed.ids()
-    sleeper = asleep(feed.begin("after_take_over"))
+    sleeper = put_to_sleep(feed.begin("after_take_over"))
     done = feed.fork_command("", "schema", feed.name, "--relearn", f"{feed.name}.accounts")
     assert done.result() == 0, done.text()
-    fails_when_it_wakes(sleeper)
+    require_failure_after_waking(sleeper)
     assert feed.ids() == ids
-    goes_on(feed)
+    require_progress(feed)
     feed.check()

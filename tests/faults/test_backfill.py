@@ -11,7 +11,7 @@ import pytest
 from both_settings import on_both_settings
 from faults.feed import Feed, Runner
 from faults.inline_spark import InlineSpark
-from integration.rebuilt import event_ids, records_of
+from integration.topic_rows import event_ids, records_of
 
 from changefeed.ingest.window_run import ingest
 from changefeed.operations.backfill import plan_backfill
@@ -23,7 +23,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import GTIDS, MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 
@@ -70,18 +70,18 @@ class Archived:
     following: str
     folder: Path
     ends: list[int]
-    """Where the transactions end."""
+    """Ends of the transactions."""
     inside: int
-    """A position in the last one, behind the event with its row."""
+    """A position in the last transaction, after its rows event."""
     begun: str
-    """A time before the first one."""
+    """A time before the first transaction."""
 
     @property
     def copy(self) -> Path:
         return self.folder / self.file
 
     def cut(self, size: int) -> None:
-        """Cut the copy short."""
+        """Truncate the copy."""
         with self.copy.open("r+b") as file:
             file.truncate(size)
 
@@ -89,26 +89,26 @@ class Archived:
         run = self.feed.fork_command("", "backfill", self.feed.name, "--archive", str(self.folder), *arguments)
         return run.result(), " ".join(run.text().split())
 
-    def published(self) -> int:
+    def published_rows(self) -> int:
         """How many rows backfills have published."""
         return len(self.feed.records("journal.replay"))
 
     def check_refused(self, *arguments: str) -> None:
-        before = self.published()
+        before = self.published_rows()
         code, text = self.backfill(*arguments)
         assert (code, "is not known to be complete" in text) == (1, True), text
         assert "Traceback" not in text
-        assert self.published() == before
+        assert self.published_rows() == before
 
     def check_published(self, rows: int, *arguments: str) -> None:
-        before = self.published()
+        before = self.published_rows()
         code, text = self.backfill(*arguments)
         assert code == 0, text
-        assert self.published() == before + rows
+        assert self.published_rows() == before + rows
 
 
-def archived_of(server: SqlServer, feed: Feed, folder: Path, *, dies: bool) -> Archived:
-    """The server closes the file, or ``dies``; it has no other of its binlog then."""
+def archive_binlogs(server: SqlServer, feed: Feed, folder: Path, *, dies: bool) -> Archived:
+    """Archive a binlog file that the server closed, or left when it ``dies``; then it is the server's only file."""
     server.execute("FLUSH BINARY LOGS")
     file, ends = server.head().partition(":")[0], []
     begun = f"{server.execute('SELECT UTC_TIMESTAMP()')[0][0].isoformat()}Z"
@@ -137,9 +137,9 @@ def archived_of(server: SqlServer, feed: Feed, folder: Path, *, dies: bool) -> A
 def own(
     request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
-    """A feed of a server of its own, whose binlog may be purged."""
+    """A feed on its own server, whose binlog may be purged."""
     kind, options = SERVERS[request.param]
-    with started(kind(tmp_path / "server", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(kind(tmp_path / "server", options=options, owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"topics": {"partitions": 1}})
         feed.run()
         yield feed
@@ -150,8 +150,8 @@ def own(
     ["mysql", *(pytest.param(name, marks=pytest.mark.extended) for name in SERVERS if name != "mysql")],
     indirect=True,
 )
-def test_archived_file_that_was_cut_short_is_refused_before_anything_is_published(own: Feed, tmp_path: Path) -> None:
-    archived = archived_of(own.mysql, own, tmp_path / "archive", dies=False)
+def test_truncated_archived_file_is_refused_before_anything_is_published(own: Feed, tmp_path: Path) -> None:
+    archived = archive_binlogs(own.mysql, own, tmp_path / "archive", dies=False)
     one, both = ("--from-file", archived.file), ("--from-file", archived.file, "--to-file", archived.following)
     archived.check_published(ROWS, *one)
     archived.check_published(ROWS + 1, *both)
@@ -167,8 +167,8 @@ def test_archived_file_that_was_cut_short_is_refused_before_anything_is_publishe
 @pytest.mark.parametrize("own", SERVERS, indirect=True)
 @pytest.mark.extended
 def test_archived_file_that_was_cut_inside_a_transaction_is_refused(own: Feed, tmp_path: Path) -> None:
-    """It looks as the file of a server that died, which took the transaction back."""
-    archived = archived_of(own.mysql, own, tmp_path / "archive", dies=False)
+    """It looks like the file of a server that died and rolled the transaction back."""
+    archived = archive_binlogs(own.mysql, own, tmp_path / "archive", dies=False)
     archived.cut(archived.inside)
     for arguments in (
         ("--from-file", archived.file),
@@ -184,14 +184,14 @@ def test_archived_file_that_was_cut_inside_a_transaction_is_refused(own: Feed, t
 @pytest.mark.extended
 def test_archived_file_of_a_server_that_died_is_published_where_its_end_is_proved(own: Feed, tmp_path: Path) -> None:
     """By the GTIDs of the file after it; without GTIDs by coordinates alone."""
-    archived = archived_of(own.mysql, own, tmp_path / "archive", dies=True)
-    whole = ("--from-file", archived.file)
+    archived = archive_binlogs(own.mysql, own, tmp_path / "archive", dies=True)
+    full_range = ("--from-file", archived.file)
     if own.mysql.options.get("gtid-mode") != "OFF":
-        archived.check_published(ROWS, *whole)
+        archived.check_published(ROWS, *full_range)
         archived.cut(archived.ends[-2])
-        archived.check_refused(*whole)
+        archived.check_refused(*full_range)
         return
-    archived.check_refused(*whole)
+    archived.check_refused(*full_range)
     archived.check_published(ROWS, "--from", f"{archived.file}:4", "--to", f"{archived.file}:{archived.ends[-1]}")
 
 
@@ -204,9 +204,9 @@ ANONYMOUS, AUTOMATIC = "SET SESSION gtid_next = 'ANONYMOUS'", "SET SESSION gtid_
 def test_archived_file_without_its_tail_of_transactions_without_gtids_is_refused(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, sign: str
 ) -> None:
-    """All of the copy has GTIDs, and the file after it names these only. Where the mode was not ON says the server,
-    or a transaction of the next file."""
-    with started(MysqlServer(tmp_path / "server", options=PERMISSIVE, owner=ProcessId.own(), quick=True)) as server:
+    """All of the copy has GTIDs, and the next file names only these. That gtid_mode was not ON is known from the
+    server, or from a transaction of the next file."""
+    with run_server(MysqlServer(tmp_path / "server", options=PERMISSIVE, owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"topics": {"partitions": 1}})
         feed.run()
         row = "INSERT INTO journal (text) VALUES ('x')"
@@ -235,7 +235,7 @@ def test_archived_file_without_its_tail_of_transactions_without_gtids_is_refused
 
 @pytest.mark.extended
 def test_archived_file_that_the_server_still_has_is_complete_at_its_size(feed: Feed, tmp_path: Path) -> None:
-    """Also one that is written to, as long as nothing was added; and its copy of before is not."""
+    """This includes the active file while nothing is added; afterwards the older copy is incomplete."""
     feed.mysql.execute("FLUSH BINARY LOGS")
     file = feed.mysql.head().partition(":")[0]
     feed.mysql.execute("INSERT INTO journal (text) VALUES ('x')", database=feed.name)

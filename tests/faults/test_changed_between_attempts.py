@@ -1,4 +1,4 @@
-"""What changes between two attempts at one window: partitions, tables, topics, settings, the window itself."""
+"""Changes between two attempts to publish a window: partitions, tables, topics, settings, the window itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from both_settings import on_both_settings
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
-from integration.rebuilt import event_ids
+from integration.topic_rows import event_ids
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
 
@@ -19,16 +19,16 @@ pytestmark = pytest.mark.timeout(600)
 HALF_PUBLISHED = "after_transaction_commit:2"
 
 
-def stopped_half_way(feed: Feed, *, spark: bool = False) -> Run:
-    """A run that was killed when it had published a part of its window."""
+def stop_half_way(feed: Feed, *, spark: bool = False) -> Run:
+    """Start a run and kill it after it has published a part of its window; return the run."""
     run = feed.begin(HALF_PUBLISHED, spark=spark)
     assert run.wait_until_held(400), run.text()
     run.kill()
     return run
 
 
-def given_table(feed: Feed) -> str:
-    """A table whose topic has got a part of the window."""
+def partly_published_table(feed: Feed) -> str:
+    """A table with messages of the window in its topic."""
     return next(table for table in TABLES if event_ids(feed.records(table)))
 
 
@@ -48,7 +48,7 @@ def remove_schema_changes(feed: Feed) -> None:
 
 
 def check_ids(feed: Feed, table: str, rows: int) -> None:
-    """All rows of a table that was only inserted into, each once."""
+    """Check that the topic has each row of a table without updates once."""
     ids = event_ids(feed.records(table))
     assert [each for each, count in Counter(ids).items() if count > 1] == []
     assert len(ids) == rows
@@ -57,15 +57,15 @@ def check_ids(feed: Feed, table: str, rows: int) -> None:
 @pytest.mark.extended
 def test_partitions_added_to_a_topic_wait_for_the_next_window(feed: Feed) -> None:
     feed.write(60)
-    stopped_half_way(feed)
-    given = given_table(feed)
-    add_partitions(feed, given, 3)
+    stop_half_way(feed)
+    table = partly_published_table(feed)
+    add_partitions(feed, table, 3)
     feed.run()
     feed.check()
-    assert {record.partition for record in feed.records(given)} == {0, 1}
+    assert {record.partition for record in feed.records(table)} == {0, 1}
     feed.write(60)
     feed.run()
-    assert {record.partition for record in feed.records(given)} == {0, 1, 2}
+    assert {record.partition for record in feed.records(table)} == {0, 1, 2}
 
 
 @pytest.mark.extended
@@ -77,19 +77,19 @@ def test_partitions_added_in_a_window_of_many_slices_wait_for_the_next_window(
         feed.write(30)
         feed.mysql.execute("FLUSH BINARY LOGS")
     feed.configure(transaction_rows=10)
-    stopped_half_way(feed, spark=True)
-    given = given_table(feed)
-    add_partitions(feed, given, 5)
+    stop_half_way(feed, spark=True)
+    table = partly_published_table(feed)
+    add_partitions(feed, table, 5)
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)
     feed.check()
-    assert {record.partition for record in feed.records(given)} == {0, 1}
+    assert {record.partition for record in feed.records(table)} == {0, 1}
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_table_dropped_between_two_attempts_keeps_the_partitions_of_its_topic(feed: Feed, partitions: int) -> None:
-    """The topic was made with a number of partitions that is not the setting's."""
+    """The topic has another number of partitions than the setting."""
     feed.settings["topics"] = {"partitions": partitions}
     feed.configure()
     feed.mysql.execute(f"CREATE TABLE `{feed.name}`.gone (id INT PRIMARY KEY)")
@@ -98,7 +98,7 @@ def test_a_table_dropped_between_two_attempts_keeps_the_partitions_of_its_topic(
     feed.settings["topics"] = {"partitions": 2}
     feed.configure()
     feed.mysql.execute(*(f"INSERT INTO `{feed.name}`.gone VALUES ({key})" for key in range(1, 200)))
-    stopped_half_way(feed)
+    stop_half_way(feed)
     feed.mysql.execute(f"DROP TABLE `{feed.name}`.gone")
     feed.write(5)
     feed.run()
@@ -135,7 +135,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 )
 def test_a_window_is_finished_by_the_settings_that_it_was_begun_with_or_not_at_all(feed: Feed, changed: str) -> None:
     feed.write(60)
-    stopped_half_way(feed)
+    stop_half_way(feed)
     before = dict(feed.settings)
     change = CHANGES[changed]
     feed.settings.update(change)
@@ -173,23 +173,23 @@ def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgot
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.write(60)
-    stopped_half_way(feed)
-    given = given_table(feed)
-    remove_topic(feed, given)
+    stop_half_way(feed)
+    table = partly_published_table(feed)
+    remove_topic(feed, table)
     feed.use_connect(spark_connect.url)
     for spark, code in ((False, 2), (True, 1)):
         run = feed.begin(spark=spark)
         assert run.result() == code, run.text()
-        assert f"topic '{feed.name}.{given}' was removed: Kafka's id for it was" in run.text()
+        assert f"topic '{feed.name}.{table}' was removed: Kafka's id for it was" in run.text()
         assert "backfill" in run.text()
-    done = feed.command("prune", feed.name, "--topic", f"*.{given}")
+    done = feed.command("prune", feed.name, "--topic", f"*.{table}")
     assert done.returncode == 0, done.stderr
     feed.run()
     feed.check()
 
 
 @pytest.mark.extended
-def test_a_topic_that_was_removed_between_two_windows_stops_the_run_and_names_what_is_lost(feed: Feed) -> None:
+def test_topic_removed_between_windows_stops_the_run_and_names_lost_messages(feed: Feed) -> None:
     feed.write(10)
     feed.run()
     remove_topic(feed, "journal")
@@ -218,9 +218,9 @@ def test_no_backfill_is_offered_for_schema_changes_whose_topic_was_removed(feed:
 
 
 @pytest.mark.extended
-def test_an_unfinished_window_is_finished_as_it_was_frozen_before_what_is_new(feed: Feed) -> None:
+def test_unfinished_window_is_finished_as_frozen_before_a_new_one(feed: Feed) -> None:
     feed.write(40)
-    stopped_half_way(feed)
+    stop_half_way(feed)
     feed.write(10)
     text = feed.run()
     assert "earlier runs left windows 1 (" in text

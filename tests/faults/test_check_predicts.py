@@ -1,4 +1,4 @@
-"""`check` fails where the next run is refused, with the words that the run ends with."""
+"""`check` fails if the next run would be refused, with the same message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
@@ -36,7 +36,7 @@ def stock(
         yield fresh
 
 
-def checked(feed: Feed) -> dict[str, Any]:
+def run_check(feed: Feed) -> dict[str, Any]:
     run = feed.fork_command("", "check", feed.name, "--json")
     code, text = run.result(), run.text()
     assert '{\n  "pipelines"' in text, text
@@ -45,9 +45,9 @@ def checked(feed: Feed) -> dict[str, Any]:
     return dict(report)
 
 
-def predicted(feed: Feed, *words: str) -> None:
-    """What check fails with has the words, and is what the run ends with."""
-    (wrong,) = checked(feed)["wrong"]
+def check_predicts(feed: Feed, *words: str) -> None:
+    """Check that `check` fails with these words, and that the run ends with the same message."""
+    (wrong,) = run_check(feed)["wrong"]
     ids = feed.ids()
     run = feed.begin()
     assert run.result() == 2, run.text()
@@ -73,11 +73,11 @@ def test_lines_have_levels_a_summary_and_the_partitions_that_a_topic_has(stock: 
 def test_check_fails_as_the_run_does_for_settings_topics_columns_and_lost_state(stock: Feed) -> None:
     stock.write(5)
     stock.run()
-    assert checked(stock)["wrong"] == []
+    assert run_check(stock)["wrong"] == []
     stock.settings["rows"] = {f"{stock.name}.accounts": "verzion > 0"}
     stock.configure()
     stock.write(20)
-    predicted(stock, "SettingsError", "'verzion'", "did you mean 'version'")
+    check_predicts(stock, "SettingsError", "'verzion'", "did you mean 'version'")
     del stock.settings["rows"]
     stock.configure()
     stock.write(40)
@@ -86,37 +86,37 @@ def test_check_fails_as_the_run_does_for_settings_topics_columns_and_lost_state(
     run.kill()
     stock.settings["skip"] = ["d"]
     stock.configure()
-    predicted(stock, "SettingsError", "was published in part", "settings changed")
+    check_predicts(stock, "SettingsError", "was published in part", "settings changed")
     del stock.settings["skip"]
     stock.configure()
     stock.run()
     kept = stock.state.read_bytes()
     stock.state.unlink()
-    predicted(stock, "CheckpointError", f"changefeed recover {stock.name}")
+    check_predicts(stock, "CheckpointError", f"changefeed recover {stock.name}")
     stock.state.write_bytes(kept)
     admin = kafka.KafkaAdminClient(bootstrap_servers=stock.kafka.bootstrap)
     admin.delete_topics([f"{stock.name}.accounts"])
     while f"{stock.name}.accounts" in admin.list_topics():
         pass
     stock.write(5)
-    predicted(stock, "TopicError", f"topic '{stock.name}.accounts' was removed: Kafka's id for it was")
+    check_predicts(stock, "TopicError", f"topic '{stock.name}.accounts' was removed: Kafka's id for it was")
     assert f"{stock.name}.accounts" not in admin.list_topics(), "the run made it not again, which would hide that"
     admin.close()
 
 
-def altered(feed: Feed, topic: str, policy: str) -> None:
+def altered_topic(feed: Feed, topic: str, policy: str) -> None:
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": policy})])
     admin.close()
 
 
 def lose_records(feed: Feed, topic: str) -> None:
-    """As a retention policy does that is taken back later: Kafka deletes no records while a topic is only compacted."""
-    altered(feed, topic, "compact,delete")
+    """Delete records of a compacted topic, as a retention policy does that is removed later."""
+    altered_topic(feed, topic, "compact,delete")
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     admin.delete_records({kafka.TopicPartition(topic, 0): 2})
     admin.close()
-    altered(feed, topic, "compact")
+    altered_topic(feed, topic, "compact")
 
 
 @pytest.mark.parametrize(
@@ -132,18 +132,18 @@ def test_check_fails_as_the_run_does_for_a_log_that_kafka_deletes_from(
     stock.run()
     stock.write(5)
     for policy in ("delete", "compact,delete"):
-        altered(stock, topic, policy)
-        predicted(stock, "TopicError", f"topic '{topic}'", f"cleanup.policy={policy}, expected compact")
-    altered(stock, topic, "compact")
+        altered_topic(stock, topic, policy)
+        check_predicts(stock, "TopicError", f"topic '{topic}'", f"cleanup.policy={policy}, expected compact")
+    altered_topic(stock, topic, "compact")
     stock.run()
     stock.write(5)
     lose_records(stock, topic)
-    predicted(stock, "CheckpointError", f"topic '{topic}' begins at offset 2, expected 0")
+    check_predicts(stock, "CheckpointError", f"topic '{topic}' begins at offset 2, expected 0")
 
 
 @pytest.mark.extended
 def test_a_retry_of_a_window_whose_log_lost_records_since_publishes_nothing(stock: Feed) -> None:
-    """A retry of Airflow's job plans nothing, so the lease looks, too."""
+    """A retry of Airflow's job does not plan, so the lease checks this, too."""
     stock.write(5)
     stock.run()
     stock.write(20)
@@ -159,28 +159,28 @@ def test_a_retry_of_a_window_whose_log_lost_records_since_publishes_nothing(stoc
 def test_check_fails_as_the_run_does_where_brokers_allow_no_such_timeout(
     mysql_server: MysqlServer, unique_name: str, tmp_path: Path, runner: Runner, spark_connect: SparkConnectServer
 ) -> None:
-    """And a run asks for no more than its settings say: a fence of 60 seconds would be refused here."""
+    """A run uses no longer timeout than its settings say: a fence of 60 seconds would be refused here."""
     properties = {"transaction.max.timeout.ms": 30_000}
     with (
-        started(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker,
+        run_server(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker,
         fresh_feed(mysql_server, broker, unique_name, tmp_path, runner) as feed,
     ):
         feed.use_connect(spark_connect.url)
         feed.configure(transaction_timeout_seconds=30)
-        assert checked(feed)["wrong"] == []
+        assert run_check(feed)["wrong"] == []
         feed.write(5)
         feed.run()
         feed.check()
         feed.write(5)
         feed.configure()
-        predicted(feed, "SettingsError", "a timeout of 120 seconds", "transaction.max.timeout.ms or less")
+        check_predicts(feed, "SettingsError", "a timeout of 120 seconds", "transaction.max.timeout.ms or less")
 
 
 @pytest.mark.extended
 def test_check_fails_as_the_run_does_for_a_purged_reset_or_other_binlog(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:
-    with started(MysqlServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
         feed.write(5)
         feed.run()
@@ -188,12 +188,12 @@ def test_check_fails_as_the_run_does_for_a_purged_reset_or_other_binlog(
         server.execute("FLUSH BINARY LOGS")
         (last, *_) = server.execute("SHOW BINARY LOG STATUS")[0]
         server.execute(f"PURGE BINARY LOGS TO '{last}'")
-        predicted(feed, "BinlogGoneError", "is not on the server", last)
+        check_predicts(feed, "BinlogGoneError", "is not on the server", last)
         server.execute("RESET BINARY LOGS AND GTIDS")
         feed.write(1)
-        predicted(feed, "BinlogGoneError", "was reset")
+        check_predicts(feed, "BinlogGoneError", "was reset")
         server.stop()
         (server.data / "auto.cnf").unlink()  # the server makes itself a new server_uuid
         server.start()
         feed.write(1)
-        predicted(feed, "BinlogGoneError", "found server")
+        check_predicts(feed, "BinlogGoneError", "found server")

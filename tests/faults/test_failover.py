@@ -1,4 +1,4 @@
-"""The server behind the connection is another one: the position is found again by GTID, or a terminal error."""
+"""The connection leads to another server: the run finds its position by GTID, or fails with a terminal error."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from both_settings import on_both_settings
 from faults.conftest import Pair
 from faults.feed import TABLES, Feed
-from faults.replica import caught_up, replicate, stop_replicating
+from faults.replica import replicate, stop_replicating, wait_until_caught_up
 from faults.test_changed_between_attempts import add_partitions
 from faults.test_verify import connections_of
-from verified import verified
+from run_verify import run_verify
 
 from changefeed.verify.report import summary
 from devstack.mariadb import MariadbServer
@@ -23,13 +23,13 @@ KINDS = pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=T
 
 
 def write_in_domain_1(server: SqlServer, name: str, rows: int) -> None:
-    """Transactions of MariaDB's second replication domain."""
+    """Write transactions in a second replication domain of MariaDB."""
     inserts = [f"INSERT INTO `{name}`.journal (text) VALUES ('domain 1')"] * rows
     server.execute("SET SESSION gtid_domain_id = 1", *inserts)
 
 
-def refused(feed: Feed, *words: str) -> str:
-    """The next run ends with a terminal error that has these words, and nothing was published; what it printed."""
+def refusal_of(feed: Feed, *words: str) -> str:
+    """Check that the next run fails with a terminal error with these words and publishes nothing; return its output."""
     ids = feed.ids()
     run = feed.begin()
     assert run.result() == 2, run.text()
@@ -61,7 +61,7 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
         run = pair_feed.begin(stage)
         assert run.wait_until_held(), run.text()
         run.kill()
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     source.stop()
     stop_replicating(follower)
     pair_feed.mysql = follower
@@ -75,38 +75,57 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
     pair_feed.run()
     pair_feed.check(one_server=False)
     assert '"failover"' in pair_feed.command("windows", pair_feed.name, "--json").stdout
-    report = verified(connections_of(pair_feed))
+    report = run_verify(connections_of(pair_feed))
     assert report.outcome == "equal", summary(report)
 
 
-def killed_at(feed: Feed, stage: str) -> None:
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
+def test_source_with_several_hosts_fails_over_in_mid_window_by_itself(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    pair_feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
+    pair_feed.write(20)
+    pair_feed.run()
+    pair_feed.write(30)
+    kill_at(pair_feed, "after_transaction_commit:3")
+    wait_until_caught_up(source, follower)
+    source.stop()
+    stop_replicating(follower)
+    pair_feed.mysql = follower  # writes go to the new source; the connection stays as it is
+    pair_feed.write(10)
+    text = pair_feed.run()
+    assert "the next host of the source is tried" in text
+    assert "found again by GTID set" in text
+    assert "skipped by GTID" in text
+    pair_feed.check(one_server=False)
+
+
+def kill_at(feed: Feed, stage: str) -> None:
     run = feed.begin(stage)
     assert run.wait_until_held(), run.text()
     run.kill()
 
 
 @pytest.mark.extended
-def test_a_failover_ends_a_window_by_the_settings_and_partitions_that_the_old_server_began_it_with(
-    pair: Pair, pair_feed: Feed
-) -> None:
-    """What was published is known by topic-partition: with others, messages were skipped that nobody had got."""
+def test_failover_ends_a_window_with_the_settings_and_partitions_it_began_with(pair: Pair, pair_feed: Feed) -> None:
+    """Progress is stored by topic-partition: with other partitions, unpublished messages would be skipped."""
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
     before = {table: len(pair_feed.records(table)) for table in TABLES}
     pair_feed.write(60)
-    killed_at(pair_feed, "after_transaction_commit:3")
-    # A topic that got nothing of the window yet would get all of it by the new number of partitions.
+    kill_at(pair_feed, "after_transaction_commit:3")
+    # A topic without messages of the window would get all of them with the new number of partitions.
     given = [table for table in TABLES if len(pair_feed.records(table)) > before[table]]
     assert given
     for table in given:
         add_partitions(pair_feed, table, 5)
     pair_feed.settings["tombstones"] = False
     pair_feed.configure()
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.mysql = follower
-    refused(pair_feed, "`tombstones` of the pipeline's settings changed")
+    refusal_of(pair_feed, "`tombstones` of the pipeline's settings changed")
     del pair_feed.settings["tombstones"]
     pair_feed.configure()
     pair_feed.run()
@@ -117,18 +136,18 @@ def test_a_failover_ends_a_window_by_the_settings_and_partitions_that_the_old_se
 
 @pytest.mark.extended
 def test_a_failover_that_published_nothing_can_be_gone_back_from_and_done_again(pair: Pair, pair_feed: Feed) -> None:
-    """The old server gives more of its window meanwhile: what the new one skips is known anew."""
+    """The old server publishes more of its window meanwhile, so the new one must skip more."""
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
     pair_feed.write(60)
-    killed_at(pair_feed, "after_transaction_commit:2")
-    caught_up(source, follower)
+    kill_at(pair_feed, "after_transaction_commit:2")
+    wait_until_caught_up(source, follower)
     pair_feed.mysql = follower
-    killed_at(pair_feed, "after_take_over")
+    kill_at(pair_feed, "after_take_over")
     pair_feed.mysql = source
-    killed_at(pair_feed, "after_transaction_commit:2")
-    caught_up(source, follower)
+    kill_at(pair_feed, "after_transaction_commit:2")
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.mysql = follower
     pair_feed.write(5)
@@ -138,30 +157,30 @@ def test_a_failover_that_published_nothing_can_be_gone_back_from_and_done_again(
 
 @pytest.mark.extended
 @KINDS
-def test_a_new_server_that_lacks_what_was_published_is_a_terminal_error(pair: Pair, pair_feed: Feed) -> None:
-    """Also when it went on: 0-2-14 of MariaDB says nothing of 0-1-11."""
+def test_failover_to_a_server_without_published_transactions_is_a_terminal_error(pair: Pair, pair_feed: Feed) -> None:
+    """Also after it has continued: MariaDB's 0-2-14 does not include 0-1-11."""
     source, follower = pair
     pair_feed.write(5)
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.write(5)
     pair_feed.run()
     pair_feed.mysql = follower
-    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+    refusal_of(pair_feed, "BinlogGoneError", "does not have transactions", "seek")
     pair_feed.write(20)
-    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
-    follower.execute("FLUSH BINARY LOGS")  # the newest file begins behind all of them
+    refusal_of(pair_feed, "BinlogGoneError", "does not have transactions", "seek")
+    follower.execute("FLUSH BINARY LOGS")  # the newest file begins after all of them
     pair_feed.write(5)
-    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+    refusal_of(pair_feed, "BinlogGoneError", "does not have transactions", "seek")
 
 
 @pytest.mark.extended
 @KINDS
-def test_a_half_published_window_that_the_new_server_lacks_is_a_terminal_error(pair: Pair, pair_feed: Feed) -> None:
+def test_partly_published_window_missing_on_the_new_server_is_a_terminal_error(pair: Pair, pair_feed: Feed) -> None:
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.write(30)
     run = pair_feed.begin("after_transaction_commit:3")
@@ -169,7 +188,7 @@ def test_a_half_published_window_that_the_new_server_lacks_is_a_terminal_error(p
     run.kill()
     pair_feed.mysql = follower
     pair_feed.write(40)
-    refused(pair_feed, "AccountingError", "published in part", "lacks")
+    refusal_of(pair_feed, "AccountingError", "published in part", "does not have")
 
 
 @pytest.mark.extended
@@ -180,7 +199,7 @@ def test_each_of_mariadbs_domains_is_proved(pair: Pair, pair_feed: Feed) -> None
     write_in_domain_1(source, pair_feed.name, 5)
     pair_feed.write(10)
     pair_feed.run()
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.mysql = follower
     pair_feed.write(10)
@@ -188,41 +207,39 @@ def test_each_of_mariadbs_domains_is_proved(pair: Pair, pair_feed: Feed) -> None
     pair_feed.run()
     pair_feed.check(one_server=False)
     replicate(follower, source)
-    caught_up(follower, source)
+    wait_until_caught_up(follower, source)
     stop_replicating(source)
     write_in_domain_1(follower, pair_feed.name, 2)
     pair_feed.run()
     write_in_domain_1(source, pair_feed.name, 4)
     pair_feed.mysql = source
-    refused(pair_feed, "BinlogGoneError", "lacks transactions 1-2-12")
+    refusal_of(pair_feed, "BinlogGoneError", "does not have transactions 1-2-12")
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
-def test_a_replica_that_logged_an_analyze_of_its_own_is_not_said_to_lack_what_it_has(
-    pair: Pair, pair_feed: Feed
-) -> None:
+def test_replica_that_logged_its_own_analyze_misses_no_transaction(pair: Pair, pair_feed: Feed) -> None:
     source, follower = pair
     pair_feed.write(5)
     pair_feed.run()
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     follower.execute(f"ANALYZE TABLE {pair_feed.name}.accounts", f"ANALYZE TABLE {pair_feed.name}.journal")
-    pair_feed.write(1)
-    caught_up(source, follower)
+    source.execute(f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('one transaction')")
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.run()
     pair_feed.mysql = follower
-    run = refused(pair_feed, "BinlogGoneError", "behind a higher number", "gtid_strict_mode", "ANALYZE TABLE", "seek")
-    assert "lacks" not in run
+    run = refusal_of(
+        pair_feed, "BinlogGoneError", "after a higher or equal number", "gtid_strict_mode", "ANALYZE TABLE", "seek"
+    )
+    assert "does not have" not in run
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("pair", [MariadbServer], indirect=True, ids=["mariadb"])
 @pytest.mark.parametrize("more", [0, 5])
-def test_checkpoint_behind_what_mariadb_rolled_back_is_refused_on_a_replica(
-    pair: Pair, pair_feed: Feed, more: int
-) -> None:
-    """The source logs such a transaction and its replica does not: by GTIDs it looks as if the replica was behind."""
+def test_checkpoint_after_a_rollback_of_mariadb_is_refused_on_a_replica(pair: Pair, pair_feed: Feed, more: int) -> None:
+    """The source logs such a transaction and its replica does not, so by GTIDs the replica seems to be behind."""
     source, follower = pair
     pair_feed.write(10)
     pair_feed.run()
@@ -230,11 +247,11 @@ def test_checkpoint_behind_what_mariadb_rolled_back_is_refused_on_a_replica(
     insert = f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('rolled back')"
     source.execute("BEGIN", held, insert, "ROLLBACK")
     pair_feed.run()
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     pair_feed.mysql = follower
     pair_feed.write(more)
-    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+    refusal_of(pair_feed, "BinlogGoneError", "does not have transactions", "seek")
     pair_feed.mysql = source
     source.execute(f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('more')")
     pair_feed.run()

@@ -1,4 +1,4 @@
-"""The server changes in the middle of a window: what the old one gave is known, or nothing more is published."""
+"""Failover in the middle of a window: the published part is known, or nothing more is published."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from faults.conftest import Pair
 from faults.feed import Feed, Runner
-from faults.replica import caught_up, replicate, replication_group, stop_replicating
+from faults.replica import replicate, replication_group, stop_replicating, wait_until_caught_up
 from faults.test_changed_between_attempts import add_partitions
-from faults.test_failover import killed_at, refused
+from faults.test_failover import kill_at, refusal_of
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from changefeed.kafka.connection import KafkaConnection
@@ -24,7 +24,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
@@ -36,27 +36,27 @@ IN_MID_WINDOW = "after_transaction_commit:3"
 
 
 def fail_over(feed: Feed, source: SqlServer, follower: SqlServer) -> None:
-    """The follower becomes the pipeline's source, with all that the old one had."""
-    caught_up(source, follower)
+    """Make the follower the pipeline's source, after it has applied everything."""
+    wait_until_caught_up(source, follower)
     stop_replicating(follower)
     feed.mysql = follower
 
 
 def numbers_in(feed: Feed, table: str) -> Counter[int]:
-    """How often each row of a table of inserts is in its topic, by its column n."""
+    """By column n, the number of records of each row in the topic of a table without updates."""
     values = [json.loads(record.value) for record in feed.records(table)]
     within = [value.get("data") or value for value in values]
     return Counter((value.get("after") or value)["n"] for value in within)
 
 
-def published_once(feed: Feed, table: str) -> None:
+def require_each_number_once(feed: Feed, table: str) -> None:
     found = numbers_in(feed, table)
     there = Counter(n for (n,) in feed.mysql.execute(f"SELECT n FROM `{feed.name}`.`{table}`"))
     assert (dict(there - found), dict(found - there)) == ({}, {}), "lost, and published more than once"
 
 
 def insert(server: SqlServer, table: str, numbers: Iterable[int], columns: str = "n") -> None:
-    """Transactions of one to three statements of several rows each."""
+    """Run transactions of one to three statements with several rows each."""
     left, chosen = list(numbers), random.Random(7)
     with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
         while left:
@@ -69,7 +69,7 @@ def insert(server: SqlServer, table: str, numbers: Iterable[int], columns: str =
 
 
 def written_as(server: SqlServer, database: str, numbers: Iterable[int], source: str = SOURCE) -> None:
-    """A transaction with each of these numbers as its GTID's, in this order, which inserts that account."""
+    """For each number, in this order, run a transaction with the number in its GTID that inserts the account."""
     with server.connect(database=database, autocommit=False) as connection, connection.cursor() as cursor:
         for number in numbers:
             cursor.execute(f"SET GTID_NEXT = '{source}:{number}'")
@@ -93,19 +93,19 @@ def written_as(server: SqlServer, database: str, numbers: Iterable[int], source:
     ids=["null", "maxwell", "partition_by", "flat", "cloudevents", "statements", "mariadb"],
 )
 def test_rows_without_a_key_are_published_once(pair: Pair, pair_feed: Feed, settings: dict[str, object]) -> None:
-    """The replica divides statements into other events, so that each row has another place in its binlog."""
+    """The replica divides statements into other events, so that rows have other positions in its binlog."""
     source, follower = pair
     pair_feed.settings |= {"topics": {"partitions": 3}, "tables": {"include": [f"{pair_feed.name}.plain"]}, **settings}
     pair_feed.configure()
     source.execute(f"CREATE TABLE `{pair_feed.name}`.plain (n INT)")
     pair_feed.run()
     insert(source, f"`{pair_feed.name}`.plain", range(321))
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     assert 0 < numbers_in(pair_feed, "plain").total() < 321
     fail_over(pair_feed, source, follower)
     insert(follower, f"`{pair_feed.name}`.plain", range(321, 340))
     pair_feed.run()
-    published_once(pair_feed, "plain")
+    require_each_number_once(pair_feed, "plain")
     assert {record.partition for record in pair_feed.records("plain")} == {0, 1, 2}
 
 
@@ -132,7 +132,7 @@ def test_messages_of_an_outbox_without_a_key_are_published_once(pair: Pair, pair
     )
     pair_feed.run()
     insert(source, table, range(321))
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     fail_over(pair_feed, source, follower)
     insert(follower, table, range(321, 340))
     pair_feed.run()
@@ -159,13 +159,13 @@ SHUFFLED = random.Random(3).sample(IN_ORDER, len(IN_ORDER))
 def test_numbers_of_gtids_need_not_rise_nor_have_one_order(
     pair: Pair, pair_feed: Feed, ours: list[int], theirs: list[int]
 ) -> None:
-    """As Group Replication, SET GTID_NEXT, and appliers that do not preserve the order of commits leave them."""
+    """As with Group Replication, SET GTID_NEXT, and appliers that do not preserve the commit order."""
     source, follower = pair
     pair_feed.run()
     fail_over(pair_feed, source, follower)
     pair_feed.mysql = source
     written_as(source, pair_feed.name, ours)
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     written_as(follower, pair_feed.name, theirs)
     pair_feed.mysql = follower
     pair_feed.write(5)
@@ -180,13 +180,13 @@ def test_a_real_group_gives_gtids_in_blocks(
     with replication_group(tmp_path) as (first, second):
         feed = Feed(unique_name, first, kafka_broker, tmp_path, runner)
         feed.run()
-        caught_up(first, second)
+        wait_until_caught_up(first, second)
         for number in range(0, 200, 2):
             for member, row in ((first, number), (second, number + 1)):
                 member.execute(f"INSERT INTO `{feed.name}`.accounts VALUES ({row}, 1, 'x')")
-        caught_up(second, first)
-        killed_at(feed, "after_transaction_commit:2")  # of the three that a partition takes
-        caught_up(first, second)
+        wait_until_caught_up(second, first)
+        kill_at(feed, "after_transaction_commit:2")  # of three in a partition
+        wait_until_caught_up(first, second)
         first.stop()
         feed.mysql = second
         feed.write(5)
@@ -201,7 +201,7 @@ def test_transactions_of_several_sources_have_the_old_servers_order(pair: Pair, 
     for number in range(1, 160, 2):
         written_as(source, pair_feed.name, [number])
         written_as(source, pair_feed.name, [number + 1], SOURCE[:-1] + "2")
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     fail_over(pair_feed, source, follower)
     pair_feed.write(5)
     pair_feed.run()
@@ -218,7 +218,7 @@ def test_mariadbs_domains_have_the_old_servers_order(pair: Pair, pair_feed: Feed
             f"SET SESSION gtid_domain_id = {number % 3}",
             *[f"INSERT INTO `{pair_feed.name}`.accounts VALUES ({3 * number + row}, 1, 'x')" for row in range(3)],
         )
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     fail_over(pair_feed, source, follower)
     pair_feed.write(5)
     pair_feed.run()
@@ -228,7 +228,7 @@ def test_mariadbs_domains_have_the_old_servers_order(pair: Pair, pair_feed: Feed
 @pytest.mark.extended
 @pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
 def test_a_number_of_mariadb_that_does_not_rise_after_a_failover_is_refused(pair: Pair, pair_feed: Feed) -> None:
-    """By its number alone it would be taken for one that was published."""
+    """By its sequence number alone it would seem to be published already."""
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
@@ -236,11 +236,11 @@ def test_a_number_of_mariadb_that_does_not_rise_after_a_failover_is_refused(pair
     pair_feed.write(2)
     insert = f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('any')"
     follower.execute("SET SESSION gtid_seq_no = 3", insert, "SET SESSION gtid_seq_no = 1000", insert)
-    refused(pair_feed, "AccountingError", "0-2-3", "gtid_strict_mode", "Nothing was published", "Seek")
+    refusal_of(pair_feed, "AccountingError", "0-2-3", "gtid_strict_mode", "Nothing was published", "Seek")
 
 
 def test_a_transaction_without_a_gtid_that_may_follow_the_checkpoint_is_refused(pair: Pair, pair_feed: Feed) -> None:
-    """gtid_mode=ON_PERMISSIVE: nothing says whether it was published."""
+    """gtid_mode=ON_PERMISSIVE: it is not known whether the transaction was published."""
     source, follower = pair
     pair_feed.write(10)
     pair_feed.run()
@@ -253,16 +253,16 @@ def test_a_transaction_without_a_gtid_that_may_follow_the_checkpoint_is_refused(
             "SET GTID_NEXT = 'AUTOMATIC'",
         )
     follower.execute("FLUSH BINARY LOGS")
-    refused(pair_feed, "BinlogGoneError", "has no GTID", "gtid_mode", "Nothing was published", "seek")
+    refusal_of(pair_feed, "BinlogGoneError", "has no GTID", "gtid_mode", "Nothing was published", "seek")
     written_as(follower, pair_feed.name, range(201, 206))
-    refused(pair_feed, "BinlogGoneError", "has no GTID", "gtid_mode", "Nothing was published", "seek")
+    refusal_of(pair_feed, "BinlogGoneError", "has no GTID", "gtid_mode", "Nothing was published", "seek")
 
 
 @pytest.mark.extended
-def test_a_huge_transaction_in_slices_and_one_that_was_given_in_part_are_published_once(
+def test_huge_and_partly_published_transactions_are_published_once(
     pair: Pair, pair_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
-    """Slices begin inside of the transaction, on each server somewhere else."""
+    """Slices begin inside the transaction, at other positions on each server."""
     source, follower = pair
     pair_feed.settings |= {"topics": {"partitions": 3}, "spark": {"master": "local[2]", "slice_bytes": 65536}}
     pair_feed.configure()
@@ -273,33 +273,33 @@ def test_a_huge_transaction_in_slices_and_one_that_was_given_in_part_are_publish
             rows = ", ".join(f"({n}, REPEAT('x', 2000))" for n in range(first, first + 20))
             cursor.execute(f"INSERT INTO plain VALUES {rows}")
         connection.commit()
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     assert 0 < numbers_in(pair_feed, "plain").total() < 600
-    follower_logs_otherwise(follower)
+    change_follower_logging(follower)
     fail_over(pair_feed, source, follower)
     pair_feed.settings["spark"] = {"connect": spark_connect.url, "slice_bytes": 65536}
     pair_feed.configure()
     pair_feed.run(spark=True)
-    published_once(pair_feed, "plain")
+    require_each_number_once(pair_feed, "plain")
 
 
-def follower_logs_otherwise(follower: SqlServer) -> None:
-    """A file begins where the old server's does not."""
+def change_follower_logging(follower: SqlServer) -> None:
+    """Begin a new binlog file, so that the follower's files begin at other transactions."""
     follower.execute("FLUSH BINARY LOGS")
 
 
 @pytest.mark.extended
 def test_a_second_failover_in_mid_window_is_refused_and_failing_back_too(pair: Pair, pair_feed: Feed) -> None:
-    """The second server has given a part as well: only it can go on, and it does."""
+    """The second server has published a part too, so only it can continue, and it does."""
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
     pair_feed.write(60)
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     fail_over(pair_feed, source, follower)
-    killed_at(pair_feed, "after_transaction_commit:1")
+    kill_at(pair_feed, "after_transaction_commit:1")
     pair_feed.mysql = source
-    refused(pair_feed, "AccountingError", "Nothing was published", "Point the connection at server")
+    refusal_of(pair_feed, "AccountingError", "Nothing was published", "Point the connection at server")
     pair_feed.mysql = follower
     pair_feed.run()
     pair_feed.check(one_server=False)
@@ -314,18 +314,20 @@ def test_a_second_failover_in_mid_window_is_refused_and_failing_back_too(pair: P
 def test_a_server_that_dies_in_its_first_window_after_a_failover_is_named(
     tmp_path: Path, pair: Pair, pair_feed: Feed
 ) -> None:
-    """The checkpoint is another server's than the one that can end the window."""
+    """The checkpoint belongs to another server than the one that can end the window."""
     first, second = pair
-    with started(MysqlServer(tmp_path / "c", options={"server_id": 3}, owner=ProcessId.own(), quick=True)) as third:
+    with run_server(MysqlServer(tmp_path / "c", options={"server_id": 3}, owner=ProcessId.own(), quick=True)) as third:
         replicate(second, third)
         pair_feed.write(20)
         pair_feed.run()
         fail_over(pair_feed, first, second)
         pair_feed.write(60)
-        killed_at(pair_feed, "after_transaction_commit:2")
+        kill_at(pair_feed, "after_transaction_commit:2")
         ((uuid,),) = second.execute("SELECT @@server_uuid")
         fail_over(pair_feed, second, third)
-        refused(pair_feed, "AccountingError", f"Point the connection at server {uuid} again", "Nothing was published")
+        refusal_of(
+            pair_feed, "AccountingError", f"Point the connection at server {uuid} again", "Nothing was published"
+        )
         pair_feed.mysql = second
         pair_feed.run()
         pair_feed.check(one_server=False)
@@ -349,7 +351,7 @@ def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: 
     source.execute(f"CREATE TABLE `{pair_feed.name}`.plain (n INT)")
     pair_feed.run()
     insert(source, f"`{pair_feed.name}`.plain", range(321))
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     add_partitions(pair_feed, "plain", 5)
     fail_over(pair_feed, source, follower)
     pair_feed.run()
@@ -358,7 +360,7 @@ def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: 
 
 @pytest.mark.extended
 def test_changed_rows_of_mysqls_tables_without_a_primary_key_are_refused(pair: Pair, pair_feed: Feed) -> None:
-    """The replica finds them by HASH_SCAN, and logs them in the order of its table, whatever that of the source was."""
+    """The replica finds them by HASH_SCAN, and logs them in the order of its table instead of the source's order."""
     source, follower = pair
     pair_feed.settings |= {"topics": {"partitions": 3}, "tables": {"include": [f"{pair_feed.name}.plain"]}}
     pair_feed.configure()
@@ -368,16 +370,16 @@ def test_changed_rows_of_mysqls_tables_without_a_primary_key_are_refused(pair: P
     pair_feed.run()
     for first in range(0, 300, 60):
         source.execute(f"UPDATE {table} SET v = 1 WHERE n >= {first} AND n < {first + 60} ORDER BY n DESC")
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     fail_over(pair_feed, source, follower)
-    refused(pair_feed, "AccountingError", f"{pair_feed.name}.plain", "primary key", "Nothing was published")
+    refusal_of(pair_feed, "AccountingError", f"{pair_feed.name}.plain", "primary key", "Nothing was published")
     pair_feed.mysql = source
     pair_feed.run()
     assert numbers_in(pair_feed, "plain") == Counter(2 * list(range(300)))
 
 
 def mixed_transactions(server: SqlServer, name: str) -> None:
-    """Of XA that end later, or never, of savepoints, triggers, tags and DDL, and that are rolled back."""
+    """Run transactions with XA that end later or never, savepoints, triggers, tags and DDL, and rolled-back ones."""
     numbers = itertools.count()
 
     def insert_into(table: str, rows: int) -> str:
@@ -392,7 +394,7 @@ def mixed_transactions(server: SqlServer, name: str) -> None:
         server.execute(f"XA {'ROLLBACK' if each == 2 else 'COMMIT'} 'x{each}'")
         if isinstance(server, MariadbServer):
             temporary = f"CREATE TEMPORARY TABLE `{name}`.held (n INT)"
-            server.execute("BEGIN", temporary, insert_into("plain", 2), "ROLLBACK")  # it logs them
+            server.execute("BEGIN", temporary, insert_into("plain", 2), "ROLLBACK")  # the server logs them
         else:
             server.execute("SET gtid_next = 'AUTOMATIC:tagged'", insert_into("plain", 5), insert_into("keyed", 3))
         server.execute(insert_into("excluded", 3), insert_into("myisam", 3), insert_into("plain", 8))
@@ -430,7 +432,7 @@ def test_transactions_of_all_kinds_that_the_new_server_compresses_are_published_
     else:
         follower.execute("STOP REPLICA", "SET GLOBAL binlog_transaction_compression = ON", "START REPLICA")
     mixed_transactions(source, pair_feed.name)
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     fail_over(pair_feed, source, follower)
     pair_feed.run()
     for table in tables:
@@ -454,13 +456,13 @@ def test_transactions_of_all_kinds_that_the_new_server_compresses_are_published_
 
 @pytest.mark.extended
 def test_a_new_server_with_other_rows_under_the_same_gtids_is_refused(pair: Pair, pair_feed: Feed) -> None:
-    """Counted by topic-partition before anything is published."""
+    """Messages are counted by topic-partition before anything is published."""
     source, follower = pair
     pair_feed.run()
     fail_over(pair_feed, source, follower)
     pair_feed.mysql = source
     written_as(source, pair_feed.name, IN_ORDER)
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     with follower.connect(database=pair_feed.name, autocommit=False) as connection, connection.cursor() as cursor:
         for number in IN_ORDER:
             cursor.execute(f"SET GTID_NEXT = '{SOURCE}:{number}'")
@@ -469,7 +471,7 @@ def test_a_new_server_with_other_rows_under_the_same_gtids_is_refused(pair: Pair
             connection.commit()
         cursor.execute("SET GTID_NEXT = 'AUTOMATIC'")
     pair_feed.mysql = follower
-    refused(pair_feed, "AccountingError", "do not have the same rows", "Nothing was published")
+    refusal_of(pair_feed, "AccountingError", "do not have the same rows", "Nothing was published")
 
 
 @pytest.mark.extended
@@ -484,10 +486,10 @@ def test_order_that_the_commit_log_does_not_take_stops_the_run_until_it_does(pai
     pair_feed.mysql = source
     numbers = random.Random(3).sample(range(1, 1201), 1200)
     written_as(source, pair_feed.name, numbers)
-    refused(pair_feed, log, "max.message.bytes")
+    refusal_of(pair_feed, log, "max.message.bytes")
     with connection.admin() as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, log, {**limit, "max.message.bytes": "1000000"})])
-    killed_at(pair_feed, IN_MID_WINDOW)
+    kill_at(pair_feed, IN_MID_WINDOW)
     written_as(follower, pair_feed.name, numbers)
     pair_feed.mysql = follower
     pair_feed.run()
@@ -498,10 +500,10 @@ def test_order_that_the_commit_log_does_not_take_stops_the_run_until_it_does(pai
 def test_failover_without_gtids_of_rows_without_a_key_in_mid_window_is_refused(
     tmp_path: Path, kafka_broker: KafkaBroker, unique_name: str, runner: Runner
 ) -> None:
-    """The two servers have the same statements, and nothing says so."""
+    """Without GTIDs it is not known that the two servers have the same transactions."""
     off = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
     ours, theirs = (MysqlServer(tmp_path / name, options=off, owner=ProcessId.own(), quick=True) for name in "ab")
-    with started(ours) as source, started(theirs) as other:
+    with run_server(ours) as source, run_server(theirs) as other:
         feed = Feed(unique_name, source, kafka_broker, tmp_path, runner)
         table = f"`{unique_name}`.plain"
         other.execute(f"CREATE DATABASE `{unique_name}`")
@@ -510,9 +512,9 @@ def test_failover_without_gtids_of_rows_without_a_key_in_mid_window_is_refused(
         feed.run()
         for server in (source, other):
             insert(server, table, range(200))
-        killed_at(feed, "after_transaction_commit:2")
+        kill_at(feed, "after_transaction_commit:2")
         feed.mysql = other
-        refused(feed, "without GTIDs the position cannot be found again", "gtid_mode=ON")
+        refusal_of(feed, "without GTIDs the position cannot be found again", "gtid_mode=ON")
         feed.mysql = source
         feed.run()
-        published_once(feed, "plain")
+        require_each_number_once(feed, "plain")

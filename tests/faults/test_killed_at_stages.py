@@ -17,7 +17,7 @@ def test_killed_at_a_stage_the_next_run_repeats_nothing_and_loses_nothing(feed: 
     feed.write()
     run = feed.begin(f"{stage}:2" if stage.endswith("transaction_commit") else stage)
     assert run.wait_until_held(), run.text()
-    feed.write(5)  # the next window is another one than that which was begun
+    feed.write(5)  # the next window differs from the one that began
     run.kill()
     feed.run()
     feed.check()

@@ -1,4 +1,4 @@
-"""An executor is lost between decoding and publishing, and the source is away when they would be decoded again."""
+"""An executor is lost between decoding and publishing, and the source is down when the retry decodes again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def executors_of(run: Run) -> list[int]:
     return [pid for pid in pids if "CoarseGrainedExecutorBackend" in command_of(pid)]
 
 
-def test_an_executor_lost_with_its_decoded_blocks_stops_the_run_and_the_next_one_publishes_all(
+def test_lost_executor_fails_the_run_and_the_next_run_publishes_all(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     proxy = Proxy(feed.mysql.port)

@@ -1,4 +1,4 @@
-"""A file with decoded batches is gone, cut or damaged when they are to be published."""
+"""A file with decoded batches is missing, truncated or damaged before they are published."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def cut(file: Path) -> None:
 
 
 def damage_last_byte(file: Path) -> None:
-    """Of the coordinates or the record batch of its last payload: no length tells."""
+    """Damage the last payload's coordinates or record batch, which changes no length."""
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
 
 
-def test_a_payload_file_that_is_gone_cut_or_damaged_stops_the_run_and_a_later_one_publishes_all(
+def test_lost_payload_file_fails_the_run_and_the_next_run_publishes_all(
     feed: Feed, spark_connect: SparkConnectServer, tmp_path: Path
 ) -> None:
     blocks = tmp_path / "blocks"
@@ -53,7 +53,7 @@ def test_a_payload_file_that_is_gone_cut_or_damaged_stops_the_run_and_a_later_on
         run.go_on()
         assert run.result() == 1, run.text()
         assert words in run.text(), run.text()
-        psutil.wait_procs(jvms, timeout=60)  # the JVM ends behind its driver, and removes them
+        psutil.wait_procs(jvms, timeout=60)  # the JVM ends after its driver, and removes them
         assert not list(blocks.rglob("batches-*")), "a run that ends leaves none"
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)

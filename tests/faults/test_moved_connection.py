@@ -1,5 +1,5 @@
-"""The address leads to another server in the middle of a window, or to another binlog of the same server: nothing of
-it is published, and what is missing comes when the right one is back."""
+"""The address leads to another server during a window, or to another binlog of the same server: nothing of it is
+published, and the window is finished when the right server is back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faults.feed import Feed, Runner
 from faults.proxy import Proxy
-from faults.replica import caught_up, replicate, stop_replicating
+from faults.replica import replicate, stop_replicating, wait_until_caught_up
 
 from changefeed.errors import BinlogGoneError, SourceUnavailableError
 from changefeed.ingest import window_run as ingest_module
@@ -19,6 +19,7 @@ from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
 from changefeed.model.connection import MysqlConnection, from_environment
 from changefeed.model.manifest import Manifest
+from changefeed.pipeline.checkpoint_store import checkpoint_store
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.file import load_pipeline
@@ -27,12 +28,11 @@ from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import server_uuid
 from changefeed.spark.connect import connect_session
 from changefeed.spark.target import SparkTarget
-from changefeed.state.stores import checkpoint_store
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
@@ -52,8 +52,8 @@ class MovedFeed:
         self.feed, self.proxy, self.other = feed, proxy, other
         self._spark, self._patch = spark, patch
 
-    def run(self, moves: Callable[[], None] | None = None, before: str = "marks_of") -> list[Manifest]:
-        """A run; ``moves`` is called when its driver has looked at the source, before this function of its module."""
+    def run(self, moves: Callable[[], None] | None = None, before: str = "high_water_marks") -> list[Manifest]:
+        """Run; ``moves`` is called after the driver has read the source, before this function of its module."""
         with self._patch.context() as patch:
             for name, value in self.feed.env().items():
                 patch.setenv(name, value)
@@ -67,7 +67,7 @@ class MovedFeed:
                 patch.setattr(ingest_module, before, moved)
             pipeline = load_pipeline(self.feed.name)
             connections = PipelineConnections(pipeline, from_environment)
-            store = checkpoint_store(pipeline, from_environment, None)  # type: ignore[arg-type]
+            store = checkpoint_store(PipelineConnections(pipeline, from_environment), None)  # type: ignore[arg-type]
             run = cut(connections, plan(connections, store), RunBounds())
             return list(run_windows(self._spark, connections, run, store))
 
@@ -92,7 +92,7 @@ def moved(
         )
         return made
 
-    with started(server("a", 1)) as source, started(server("b", 2)) as other:
+    with run_server(server("a", 1)) as source, run_server(server("b", 2)) as other:
         proxy = Proxy(source.port)
         settings = {"source": {"connection": "mysql_faults", "server_ids": f"{source.port}-{source.port + 1}"}}
         feed = Feed(unique_name, source, kafka_broker, tmp_path, runner, settings, mysql_port=proxy.port)
@@ -106,7 +106,7 @@ def uuid_of(server: SqlServer) -> str:
 
 
 def four_files(feed: Feed) -> None:
-    """Four slices, two for each of the two tasks that there are server_ids for."""
+    """Four slices, two for each of two tasks, as there are two server_ids."""
     for _ in range(3):
         feed.write(25)
         feed.mysql.execute("FLUSH BINARY LOGS")
@@ -114,11 +114,11 @@ def four_files(feed: Feed) -> None:
 
 
 def test_slices_of_another_server_are_not_published(moved: MovedFeed) -> None:
-    """To a follower, between the slices of a task; to a server that went its own way, while the driver prepares."""
+    """The address moves to a follower between two slices, or to a diverged server while the driver prepares."""
     feed, proxy = moved.feed, moved.proxy
     replicate(feed.mysql, moved.other)
     four_files(feed)
-    caught_up(feed.mysql, moved.other)
+    wait_until_caught_up(feed.mysql, moved.other)
     moved.other.execute("FLUSH BINARY LOGS")
     with pytest.raises(SourceUnavailableError, match="leads to another server") as error:
         moved.run(lambda: proxy.lead_to(moved.other.port, 2))
@@ -137,7 +137,7 @@ def test_slices_of_another_server_are_not_published(moved: MovedFeed) -> None:
 
 
 def test_files_that_were_written_anew_under_the_same_names_are_not_published(moved: MovedFeed) -> None:
-    """The same server after a reset: its UUID is the same, its files are longer than what the window wants of them."""
+    """The same server after a reset: its UUID is the same, and its files are longer than the window's slices."""
     feed = moved.feed
     four_files(feed)
 
@@ -148,6 +148,6 @@ def test_files_that_were_written_anew_under_the_same_names_are_not_published(mov
             feed.write(60)
             feed.mysql.execute("FLUSH BINARY LOGS")
 
-    with pytest.raises(BinlogGoneError, match=r"binlog 'binlog.00000\d' begun at .* was wanted, found"):
+    with pytest.raises(BinlogGoneError, match=r"expected binlog 'binlog.00000\d' begun at .*, found"):
         moved.run(reset)
     assert feed.ids() == []

@@ -1,4 +1,4 @@
-"""The binlog behind the checkpoint is not the one it was: always a terminal error that says what to do."""
+"""The binlog at the checkpoint was replaced: always a terminal error with a remedy."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from faults.existing_rows import finish
 from faults.feed import Feed, Runner
-from faults.replica import caught_up, replicate
+from faults.replica import replicate, wait_until_caught_up
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(900)
@@ -27,21 +27,20 @@ pytestmark = pytest.mark.timeout(900)
 def own(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, request: pytest.FixtureRequest
 ) -> Iterator[Feed]:
-    """A feed on a server of its own, whose binlog has no other test's events; a parameter is its options."""
+    """A feed on its own server, without other tests' events; a parameter has the server's options."""
     options = dict(getattr(request, "param", {}))
-    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
         yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
 
 @pytest.fixture
 def own_mariadb(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Iterator[Feed]:
-    with started(MariadbServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
         yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
 
 def refused(feed: Feed, *words: str) -> None:
-    """The next run ends with a terminal error that has these words, at the beginning of a sentence or in it, and
-    nothing was published."""
+    """Check that the next run fails with a terminal error that has these words, and publishes nothing."""
     ids = feed.ids()
     run = feed.begin()
     assert run.result() == 2, run.text()
@@ -51,7 +50,7 @@ def refused(feed: Feed, *words: str) -> None:
 
 
 @pytest.mark.extended
-def test_a_renumbered_binlog_is_refused_though_its_numbers_look_plausible(own: Feed) -> None:
+def test_renumbered_binlog_is_refused(own: Feed) -> None:
     own.write(5)
     own.run()
     own.mysql.execute("RESET BINARY LOGS AND GTIDS")
@@ -66,7 +65,7 @@ def test_a_renumbered_binlog_is_refused_though_its_numbers_look_plausible(own: F
 
 @pytest.mark.extended
 @pytest.mark.parametrize("own", [{"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], indirect=True)
-def test_a_renumbered_binlog_whose_transactions_are_as_long_is_refused_without_gtids(own: Feed) -> None:
+def test_renumbered_binlog_with_equal_sizes_is_refused_without_gtids(own: Feed) -> None:
     inserts = [f"INSERT INTO `{own.name}`.journal (text) VALUES ('as long')"] * 20
     own.mysql.execute("RESET BINARY LOGS AND GTIDS", *inserts)
     own.settings["start"] = "binlog.000001:4"
@@ -76,7 +75,7 @@ def test_a_renumbered_binlog_whose_transactions_are_as_long_is_refused_without_g
     refused(own, "BinlogGoneError", "begun at", "seek")
 
 
-def test_purged_binlogs_are_refused_and_the_remedy_removes_what_was_deleted_between(
+def test_purged_binlog_is_refused_and_its_remedy_deletes_lost_rows(
     own: Feed, spark_connect: SparkConnectServer, tmp_path: Path
 ) -> None:
     pets = f"`{own.name}`.pets"
@@ -99,15 +98,15 @@ def test_purged_binlogs_are_refused_and_the_remedy_removes_what_was_deleted_betw
     finish(own)
     own.use_connect(spark_connect.url)
     script = tmp_path / "gone.sql"
-    verified = own.command("verify", own.name, "--run", "--gone", str(script))
-    assert verified.returncode == 4, verified.stderr + verified.stdout
-    assert f"{own.name}.pets: 1 rows are in the topic only" in verified.stdout
-    assert "changefeed verify --gone FILE" in verified.stdout
+    run_verify = own.command("verify", own.name, "--run", "--gone", str(script))
+    assert run_verify.returncode == 4, run_verify.stderr + run_verify.stdout
+    assert f"{own.name}.pets: 1 rows are in the topic only" in run_verify.stdout
+    assert "changefeed verify --gone FILE" in run_verify.stdout
     statements = [each for line in script.read_text().splitlines() if line[:2] != "--" for each in line.split("; ")]
     own.mysql.execute(*statements)
     own.run()
-    verified = own.command("verify", own.name, "--run", "--gone", str(script))
-    assert verified.returncode == 0, verified.stderr + verified.stdout
+    run_verify = own.command("verify", own.name, "--run", "--gone", str(script))
+    assert run_verify.returncode == 0, run_verify.stderr + run_verify.stdout
     assert script.read_text() == ""
     *_, deleted, tombstone = [record for record in own.records("pets") if b"O'Hara" in record.key]
     assert json.loads(deleted.value)["op"] == "d"
@@ -162,13 +161,13 @@ def test_another_server_without_gtids_is_refused(own: Feed) -> None:
 
 @pytest.mark.extended
 def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_path: Path) -> None:
-    """Its GTID set moves and no event comes: changes would be lost in silence."""
+    """Its GTID set changes without events: changes would be lost silently."""
     options = {"server_id": 2, "log_replica_updates": "OFF"}
-    with started(MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own(), quick=True)) as replica:
+    with run_server(MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own(), quick=True)) as replica:
         source, own.mysql = own.mysql, replica
         own.run()
         replicate(source, replica)
-        caught_up(source, replica)
+        wait_until_caught_up(source, replica)
         ((server_uuid,),) = source.execute("SELECT @@server_uuid")
         refused(own, "BinlogGoneError", server_uuid, "log_replica_updates=ON")
         replica.execute("STOP REPLICA", "RESET REPLICA ALL")
@@ -177,13 +176,13 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_p
 
 
 def insert_as(feed: Feed, variable: str, text: str) -> None:
-    """A transaction of a session with a GTID variable of MariaDB."""
+    """Insert a row in a session with a GTID variable of MariaDB."""
     feed.mysql.execute(f"SET SESSION {variable}", f"INSERT INTO journal (text) VALUES ('{text}')", database=feed.name)
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_numbers_of_mariadb_that_fall_are_of_the_same_binlog(own_mariadb: Feed, start: str) -> None:
+def test_falling_mariadb_numbers_are_of_the_same_binlog(own_mariadb: Feed, start: str) -> None:
     """As on a replica with gtid_strict_mode=OFF, the default, after an ANALYZE TABLE of its own."""
     feed = own_mariadb
     if start == "earliest":
@@ -209,7 +208,7 @@ def test_numbers_of_mariadb_that_fall_are_of_the_same_binlog(own_mariadb: Feed, 
 
 
 @pytest.mark.extended
-def test_a_domain_that_mariadb_forgot_is_none_that_was_lost(own_mariadb: Feed) -> None:
+def test_domain_deleted_on_mariadb_is_not_a_loss(own_mariadb: Feed) -> None:
     feed, execute = own_mariadb, own_mariadb.mysql.execute
     feed.write(3)
     insert_as(feed, "gtid_domain_id = 7", "of domain 7")
@@ -232,7 +231,7 @@ def test_a_domain_that_mariadb_forgot_is_none_that_was_lost(own_mariadb: Feed) -
 
 
 @pytest.mark.extended
-def test_a_reset_binlog_of_mariadb_is_known_by_its_position_where_no_window_was_sealed(own_mariadb: Feed) -> None:
+def test_mariadb_reset_is_detected_by_position_without_a_sealed_window(own_mariadb: Feed) -> None:
     feed = own_mariadb
     feed.write(10)
     feed.settings["start"] = "latest"

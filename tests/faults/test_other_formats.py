@@ -19,10 +19,10 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from faults.feed import NOTHING_NEW, TABLES, Feed
 from faults.proxy import Proxy
-from integration.rebuilt import event_ids, records_of
+from integration.topic_rows import event_ids, records_of
 
 from devstack.identity import ProcessId
-from devstack.process import started
+from devstack.process import run_server
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
@@ -198,7 +198,7 @@ def test_a_registry_that_is_away_at_the_retry_fails_it_until_it_is_back(
 
 
 def test_a_registry_that_is_slow_at_the_retry_is_waited_for(avro: Feed, tmp_path: Path) -> None:
-    with started(SchemaRegistry(tmp_path / "slow", owner=ProcessId.own())) as slow:
+    with run_server(SchemaRegistry(tmp_path / "slow", owner=ProcessId.own())) as slow:
         avro.connections["REGISTRY"] = slow.url
         avro.write(60)
         run = avro.begin("after_transaction_commit:2")
@@ -227,7 +227,7 @@ def test_a_window_is_not_finished_by_a_registry_that_gives_other_ids(
     assert run.wait_until_held(), run.text()
     run.kill()
     before = {table: len(avro.records(table)) for table in TABLES}
-    with started(SchemaRegistry(tmp_path / "another", owner=ProcessId.own())) as another:
+    with run_server(SchemaRegistry(tmp_path / "another", owner=ProcessId.own())) as another:
         for number in range(20):
             name = f"{avro.name}_{number}"
             text = json.dumps({"type": "record", "name": name, "fields": []})

@@ -1,4 +1,4 @@
-"""Random kills under a running writer. CHANGEFEED_FAULTS is how many, CHANGEFEED_SEED repeats a run's choices."""
+"""Random kills under a running writer. CHANGEFEED_FAULTS is their number; CHANGEFEED_SEED repeats a run's choices."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.extended
 
 KILLS = LONG or 4
 SPARK_KILLS = LONG // 2 or 2
-"""On each server."""
+"""The number of kills on each server."""
 LEFT_ALONE = 0.1
-"""So many of the runs are not killed: what is left over from earlier ones grows no further, and a kill late in a run
-gets its chance however slow the machine has become."""
-PATIENCE_SECONDS = 900
+"""The share of runs that are not killed, so that the backlog does not grow, and that kills also happen late in a run
+on a slow machine."""
+TIMEOUT_SECONDS = 900
 
 
 def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
-    """Runs one after another while a writer writes, until so many were killed; then one that comes to the end."""
+    """Start runs one after another under a writer until ``kills`` were killed; then one run that ends."""
     seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
     print(f"\nCHANGEFEED_SEED={seed}, {kills} kills", flush=True)
     chance = random.Random(seed)
@@ -49,7 +49,7 @@ def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
         write()
         began = time.monotonic()
         feed.begin(spark=spark).result()
-        usual = time.monotonic() - began  # how long a run takes here and now
+        usual = time.monotonic() - began  # the usual duration of a run on this machine
     writing = threading.Thread(target=writer)
     writing.start()
     killed = 0
@@ -58,7 +58,7 @@ def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
             began = time.monotonic()
             run = feed.begin(spark=spark)
             if chance.random() < LEFT_ALONE:
-                run.result(PATIENCE_SECONDS)
+                run.result(TIMEOUT_SECONDS)
                 usual = time.monotonic() - began
                 continue
             time.sleep(chance.uniform(0, usual * 1.1))
@@ -68,7 +68,7 @@ def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
     finally:
         done.set()
         writing.join()
-    feed.run_until_current(spark=spark, seconds=PATIENCE_SECONDS)
+    feed.run_until_current(spark=spark, seconds=TIMEOUT_SECONDS)
     feed.check()
 
 
@@ -80,10 +80,10 @@ def test_random_kills_under_a_running_writer_repeat_nothing_and_lose_nothing(fee
 
 @pytest.mark.timeout(600 + 60 * SPARK_KILLS)
 @pytest.mark.parametrize("server", ["feed", "mariadb_feed"])
-def test_random_kills_of_the_driver_leave_tasks_of_many_slices_that_repeat_nothing_and_lose_nothing(
+def test_random_driver_kills_repeat_and_lose_nothing_in_windows_of_many_slices(
     server: str, request: pytest.FixtureRequest, spark_connect: SparkConnectServer
 ) -> None:
-    """On a Spark Connect server the tasks of a killed driver live on, while the next run is under way."""
+    """On a Spark Connect server the tasks of a killed driver continue during the next run."""
     feed: Feed = request.getfixturevalue(server)
     feed.use_connect(spark_connect.url)
     kill_at_random(feed, SPARK_KILLS, spark=True)

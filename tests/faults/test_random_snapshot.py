@@ -1,4 +1,4 @@
-"""Snapshots of random tables beside random changes and definitions, in all formats, under random settings, killed.
+"""Snapshots of random tables beside random changes and DDL, in all formats, with random settings and kills.
 
 `make test-snapshot` has the long form: CHANGEFEED_RUNS runs on each server. CHANGEFEED_SEED repeats a run.
 """
@@ -25,8 +25,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import SerializationContext
 from faults.conftest import Pair
 from faults.feed import Feed, Run, Runner
-from faults.replica import caught_up, stop_replicating
-from integration.hostile_settings import globally, hostile
+from faults.replica import stop_replicating, wait_until_caught_up
+from integration.hostile_settings import choose_hostile_settings, set_globals
 from integration.random_source import KEYLESS, RandomSource, Table
 from integration.random_topics import (
     Avro,
@@ -40,7 +40,7 @@ from integration.random_topics import (
     read_value,
     selected,
 )
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -49,7 +49,7 @@ from devstack.schema_registry import SchemaRegistry
 from devstack.sql_server import SqlServer
 
 RUNS = int(os.environ.get("CHANGEFEED_RUNS", "0"))
-"""On each server; 0 is the short form: one run, of a seed that is known to come to its end."""
+"""Runs on each server; 0 is the short form: one run of a seed that is known to end equal."""
 SEED = int(os.environ.get("CHANGEFEED_SEED", "0"))
 SHORT_SEED = 9
 STEPS = 12 if RUNS else 4
@@ -86,7 +86,7 @@ WINDOW_STAGES = (
     "in_checkpoint_write",
 )
 FULL_DISKS = (200, 2_000, 20_000)
-"""Bytes that a file of a snapshot's process may have, for one whose disk is full."""
+"""Limit of the file size of a snapshot's process, to simulate a full disk."""
 WITHOUT_KEYS = (
     "create",
     "add",
@@ -99,7 +99,7 @@ WITHOUT_KEYS = (
     "comment",
     "charset",
 )
-"""Definitions after which each key's rows are still those of one table; TRUNCATE where the format has it."""
+"""DDL after which a key's rows still belong to one table; TRUNCATE if the format has it."""
 
 
 @dataclass
@@ -150,7 +150,7 @@ class RandomRun:
             where=rng.choice(["", "", "n < 40"]),
             partitions=rng.choice([1, 3]),
         )
-        if self.plan.inner["name"] == "maxwell":  # of a changed key it has one record, in the new partition
+        if self.plan.inner["name"] == "maxwell":  # it has one record for a changed key, in the new partition
             self.plan.partitions = 1
         if self.plan.inner["name"] == "fluvio":
             self.plan.mask, self.plan.partitions = "", 1
@@ -179,13 +179,13 @@ class RandomRun:
             feed.settings["columns"] = columns
         if plan.where:
             feed.settings["rows"] = {f"{self.database}.*": plan.where}
-        # a snapshot waits until the broker has ended the open transaction of one that was killed
+        # a snapshot waits until the broker has ended the open transaction of a killed one
         feed.configure(
             transaction_rows=self.rng.choice([10, 40, 1000]), transaction_seconds=5, transaction_timeout_seconds=10
         )
 
     def run(self, replaced: Callable[[], SqlServer] | None = None) -> None:
-        """The run; in its midst the source is ``replaced`` by the server that this makes the new one."""
+        """Run; halfway, ``replaced`` makes another server the source."""
         rng = self.rng
         definitions = set(WITHOUT_KEYS)
         if self.plan.inner["name"] == "avro":
@@ -230,7 +230,7 @@ class RandomRun:
                     else:
                         run.go_on()
                         window = self.beside(run)
-                self.ended(run, window)
+                self.finish_process(run, window)
             case 3:
                 run = self.begin("first")
                 time.sleep(rng.uniform(0.1, 2.5))
@@ -241,14 +241,14 @@ class RandomRun:
                 if run.wait_until_held():
                     self.work.run(rng.randrange(2))
                     self.kill(run, "windows")
-                self.ended(run, None)
+                self.finish_process(run, None)
             case 5:
                 self.feed.connections["FILE_BYTES"] = str(rng.choice(FULL_DISKS))
                 run = self.begin("first")
                 del self.feed.connections["FILE_BYTES"]
                 window = self.beside(run)
                 self.totals.kills["full disks"] += run.process.poll() != 0
-                self.ended(run, window)
+                self.finish_process(run, window)
             case 6 if self.heads and not self.failed_over:
                 to = rng.choice(self.heads)
                 done = self.feed.fork_command("", "seek", self.feed.name, to, "--why", "a test", "--yes")
@@ -264,9 +264,9 @@ class RandomRun:
         return self.feed.fork_command(fault, "snapshot", self.feed.name, "--run-id", run, "--chunk-rows", rows)
 
     def beside(self, run: Run) -> Run | None:
-        """Wait until a snapshot ended, or is held at its stage, with windows beside it, for which it may wait.
+        """Wait until a snapshot ends or is held at its stage, with windows beside it, for which it may wait.
 
-        The window that is under way then is returned: one that waits for the lease of a run that is held.
+        Returns the running window: it waits for the lease of the held run.
         """
         window, begin_at, deadline = None, time.monotonic() + 2, time.monotonic() + 180
         while run.process.poll() is None and not run.file.exists():
@@ -283,13 +283,13 @@ class RandomRun:
             run.kill()
             self.totals.kills[what] += 1
 
-    def ended(self, run: Run, window: Run | None) -> None:
+    def finish_process(self, run: Run, window: Run | None) -> None:
         for each in filter(None, (run, window)):
             if each.result(240) in (1, 2):
                 self.note(each)
 
     def note(self, run: Run) -> None:
-        """A sentence of a run that was refused."""
+        """Note the message of a refused run."""
         lines = [line for line in run.text().splitlines() if "Error: " in line or "error: " in line]
         self.totals.refusals[(lines or run.text().splitlines() or [""])[-1][:300]] += 1
 
@@ -309,7 +309,7 @@ class RandomRun:
     def snapshot_to_its_end(self, name: str) -> None:
         for _ in range(6):
             run = self.begin(name)
-            self.ended(run, self.beside(run))
+            self.finish_process(run, self.beside(run))
             if run.process.poll() == 0:
                 return
             self.window()
@@ -318,7 +318,7 @@ class RandomRun:
     # --- comparing
 
     def compare(self, *, altered: bool) -> None:
-        """Each table's topic with SELECT; ``altered`` where rows may be older than their table's columns."""
+        """Compare each table's topic with SELECT; ``altered``: rows may be older than their table's columns."""
         for table in self.work.tables.values():
             try:
                 self._compare(table, altered=altered)
@@ -332,10 +332,10 @@ class RandomRun:
         records = records_of(self.feed.kafka.bootstrap, f"{self.database}.{table.name}")
         self.totals.records += len(records)
         changes = list(changes_of(plan.format, records, self.avro))
-        wanted = selected(self.feed.mysql, self.database, table.name, columns, plan.where)
-        self.totals.rows += len(wanted)
+        expected = selected(self.feed.mysql, self.database, table.name, columns, plan.where)
+        self.totals.rows += len(expected)
         shown = [column for column in columns if column.name != plan.hidden]
-        for row in wanted:
+        for row in expected:
             row.pop(plan.hidden, None)
             if plan.mask:
                 row["version"] = "***" if plan.mask == "text" else _digest(row["version"])
@@ -344,16 +344,16 @@ class RandomRun:
                 return
             if plan.inner["name"] == "debezium" and not (altered and table.modified):
                 rows = keyless_rows([change for change in changes if change is not None])
-                assert rows.total() == len(wanted), f"{rows.total()} rows, {len(wanted)} in the table"
+                assert rows.total() == len(expected), f"{rows.total()} rows, {len(expected)} in the table"
             return
         if plan.inner["name"] == "fluvio":
             found = fluvio_rows(changes, key)
         else:
-            consumed = Consumed(repeats=self.seeks > 0, one_server=not self.failed_over)
-            consumed.take(_with_old_keys(changes, plan.format), frozenset(table.modified))
-            self.wrong += [f"{table.name}: {wrong}" for wrong in consumed.wrong[:5]]
-            found = consumed.rows
-        assert len(found) == len(wanted), f"{len(found)} rows in the topic, {len(wanted)} in the table"
+            row_from_records = Consumed(repeats=self.seeks > 0, one_server=not self.failed_over)
+            row_from_records.take(_join_key_changes(changes, plan.format), frozenset(table.modified))
+            self.wrong += [f"{table.name}: {wrong}" for wrong in row_from_records.wrong[:5]]
+            found = row_from_records.rows
+        assert len(found) == len(expected), f"{len(found)} rows in the topic, {len(expected)} in the table"
         unlike = table.modified if altered else set()
         images = [
             self._image([column for column in shown if column.name not in unlike], image) for image in found.values()
@@ -361,9 +361,9 @@ class RandomRun:
         if any(isinstance(image[name], Unknown) for image in images for name in key):
             return  # keys whose form is the format's own: as many as there are
         by_key = {_place(key, image): image for image in images}
-        for row in wanted:
+        for row in expected:
             image = by_key.get(_place(key, row))
-            assert image is not None, f"the topic lacks {_place(key, row)}"
+            assert image is not None, f"the topic misses {_place(key, row)}"
             for name, value in row.items():
                 if altered and (name not in image or name in table.modified):
                     continue
@@ -392,8 +392,8 @@ def _digest(value: Any) -> str:
     return hmac.new(SECRET.encode(), str(value).encode(), hashlib.sha256).hexdigest()
 
 
-def _with_old_keys(changes: list[Change | None], format: dict[str, Any]) -> list[Change | None]:
-    """With a delete of the old key before each update of a key in `maxwell`, which has only one record of it."""
+def _join_key_changes(changes: list[Change | None], format: dict[str, Any]) -> list[Change | None]:
+    """Add a delete of the old key before each change of a key in `maxwell`, which has one record for both."""
     if format["name"] != "maxwell":
         return changes
     result: list[Change | None] = []
@@ -423,18 +423,18 @@ def test_random_tables_beside_random_changes_end_as_the_source_is(
     unique_name: str,
     tmp_path: Path,
 ) -> None:
-    """Of each key the records form a chain, and the last of them is what SELECT has."""
+    """The records of each key form a chain, and the last one is the row of SELECT."""
     source: SqlServer = request.getfixturevalue(server)
     first = SEED or (random.SystemRandom().randrange(1, 10**9) if RUNS else SHORT_SEED)
     totals, failed = Totals(), list[str]()
     began = time.monotonic()
     for number in range(RUNS or 1):
         seed = first + number
-        settings = hostile(random.Random(seed), 25)
+        settings = choose_hostile_settings(random.Random(seed), 25)
         folder = tmp_path / str(number)
         folder.mkdir()
         begun = time.monotonic()
-        with globally(source, settings) as taken:
+        with set_globals(source, settings) as taken:
             feed = Feed(f"{unique_name}s{number}", source, kafka_broker, folder, runner)
             run = RandomRun(feed, seed, avro_reader(schema_registry.url), schema_registry.url, totals)
             try:
@@ -464,11 +464,11 @@ if RUNS:
     def test_random_tables_whose_source_is_replaced_end_as_the_new_source_is(
         pair: Pair, pair_feed: Feed, schema_registry: SchemaRegistry
     ) -> None:
-        """In the midst of a snapshot and of changes a replica becomes the source."""
+        """During a snapshot and changes, a replica becomes the source."""
         source, other = pair
 
         def replaced() -> SqlServer:
-            caught_up(source, other)
+            wait_until_caught_up(source, other)
             source.stop()
             stop_replicating(other)
             return other

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
 from integration.random_tables import RandomTable, column_makers, labelled
-from integration.rebuilt import rebuilt, selected
+from integration.topic_rows import select_rows, topic_rows
 
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -80,20 +80,20 @@ def test_release_publishes_types_alter_truncate_retry_and_snapshot(
     run(feed)
     changes = [json.loads(record.value) for record in feed.records("accounts") if record.value is not None]
     last = {change["after"]["id"]: change["after"] for change in changes if change["after"] is not None}
-    rows = selected(feed.mysql, feed.name, "accounts").values()
+    rows = select_rows(feed.mysql, feed.name, "accounts").values()
     assert [last[row["id"]] for row in rows] == list(rows)
     assert "t" in {json.loads(record.value)["op"] for record in feed.records("types")}
 
     snapshot = feed.fork_command("", "snapshot", feed.name, "--tables", f"{feed.name}.existing")
     assert snapshot.result() == 0, snapshot.text()
     run(feed)
-    assert rebuilt(feed.records("existing")) == selected(feed.mysql, feed.name, "existing")
-    verified = feed.fork_command("", "verify", feed.name)
-    assert verified.result() == 0, verified.text()
+    assert topic_rows(feed.records("existing")) == select_rows(feed.mysql, feed.name, "existing")
+    run_verify = feed.fork_command("", "verify", feed.name)
+    assert run_verify.result() == 0, run_verify.text()
 
 
 def run(feed: Feed) -> None:
-    """`changefeed run` on the Connect server, which must succeed."""
+    """Execute `changefeed run` on the Connect server; it must succeed."""
     done = feed.fork_command("", "run", feed.name)
     assert done.result() in (0, 3), done.text()[-4000:]
 
@@ -126,7 +126,7 @@ def change_rows_of(types: RandomTable, feed: Feed) -> None:
 
 
 def check_types(types: RandomTable, feed: Feed) -> None:
-    """The last value of each row in the topic is what SELECT says of it."""
+    """Check that the last value of each row in the topic is that of SELECT."""
     last = {}
     for record in feed.records("types"):
         number, values = types.seen(json.loads(record.value)["after"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from faults.feed import NOTHING_NEW, Feed, Run, Runner, fresh_feed
-from integration.rebuilt import rebuilt, selected
+from integration.topic_rows import select_rows, topic_rows
 
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -58,7 +58,7 @@ def refused(feed: Feed, name: str, *words: str) -> None:
 
 
 @pytest.mark.extended
-def test_pipeline_renamed_in_its_yaml_is_refused_and_moved_exactly_once_through_kills(latest: Feed) -> None:
+def test_rename_in_yaml_is_refused_and_rename_command_survives_kills(latest: Feed) -> None:
     latest.write()
     latest.run()
     latest.write(60)
@@ -104,7 +104,7 @@ def test_pipeline_that_never_published_is_named_where_another_begins_in_its_plac
 
 
 @pytest.mark.extended
-def test_renamed_pipeline_whose_topics_have_its_name_is_refused_and_its_begun_window_is_not_cut(latest: Feed) -> None:
+def test_rename_is_refused_if_topics_are_named_after_the_pipeline(latest: Feed) -> None:
     latest.settings["topics"] = {"partitions": 2, "template": "{pipeline}.{database}.{table}"}
     latest.configure()
     latest.write(60)
@@ -168,7 +168,7 @@ def test_window_that_was_begun_with_secrets_is_finished_under_the_new_name(feed:
     assert code == 0, text
     ids = feed.ids()
     assert len(ids) == len(set(ids))
-    assert rebuilt(feed.records("accounts")) == selected(feed.mysql, feed.name, "accounts")
+    assert topic_rows(feed.records("accounts")) == select_rows(feed.mysql, feed.name, "accounts")
 
 
 @pytest.mark.extended

@@ -8,12 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults.existing_rows import begin, prepared, reads
+from faults.existing_rows import begin, prepare, reads
 from faults.feed import Feed, Run
 from faults.inline_spark import InlineSpark
-from faults.test_asleep import CHECKPOINT, WRITE, asleep, more
+from faults.test_asleep import CHECKPOINT, WRITE, extended, put_to_sleep
 from faults.test_renamed import ended, named
-from integration.rebuilt import event_ids
+from integration.topic_rows import event_ids
 
 from changefeed.errors import CheckpointError
 from changefeed.ingest.window_run import ingest
@@ -71,7 +71,7 @@ def backfill(feed: Feed, name: str, fault: str = "") -> Run:
 
 
 STAGES = [
-    *more(f"{WRITE}:1", f"{WRITE}:2", "after_take_over", "in_open_transaction", "before_seal"),
+    *extended(f"{WRITE}:1", f"{WRITE}:2", "after_take_over", "in_open_transaction", "before_seal"),
     "after_transaction_commit",
 ]
 
@@ -80,7 +80,7 @@ STAGES = [
 def test_backfill_that_slept_while_its_pipeline_was_renamed_repeats_nothing(feed: Feed, stage: str) -> None:
     feed.run()
     written(feed)
-    sleeper = asleep(backfill(feed, feed.name, stage))
+    sleeper = put_to_sleep(backfill(feed, feed.name, stage))
     new = renamed(feed)
     succeeds(backfill(feed, new))
     assert repeated(feed) == []
@@ -129,7 +129,7 @@ def test_backfill_planned_under_the_old_name_does_not_begin_after_the_rename(fee
 
 @pytest.mark.extended
 def test_snapshot_planned_under_the_old_name_does_not_begin_after_the_rename(feed: Feed) -> None:
-    prepared(feed, "numbers", rows=50)
+    prepare(feed, "numbers", rows=50)
     of_old, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
     request = SnapshotRequest(pipeline=feed.name)
     planned = plan_snapshot(of_old, store, request, f"{feed.name}.snapshot.1")
@@ -142,8 +142,8 @@ def test_snapshot_planned_under_the_old_name_does_not_begin_after_the_rename(fee
 @pytest.mark.extended
 @pytest.mark.parametrize("stage", [f"{WRITE}:2", "in_open_transaction", "after_transaction_commit"])
 def test_snapshot_that_slept_while_its_pipeline_was_renamed_repeats_nothing(feed: Feed, stage: str) -> None:
-    prepared(feed, "numbers", "pairs", rows=1000)
-    sleeper = asleep(begin(feed, fault=stage))
+    prepare(feed, "numbers", "pairs", rows=1000)
+    sleeper = put_to_sleep(begin(feed, fault=stage))
     new = renamed(feed)
     arguments = ("--run-id", "first", "--chunk-rows", "300")
     succeeds(feed.fork_command("", "snapshot", new, *arguments))
@@ -158,7 +158,7 @@ def test_rename_that_slept_leaves_the_checkpoint_of_a_new_pipeline_of_the_old_na
     feed.write(5)
     feed.run()
     old, new = feed.name, named(feed, f"{feed.name}-new")
-    sleeper = asleep(feed.fork_command(stage, "rename", old, new))
+    sleeper = put_to_sleep(feed.fork_command(stage, "rename", old, new))
     succeeds(feed.fork_command("", "rename", old, new))
     feed.settings["topics"] = {"template": "{pipeline}.{table}"}
     feed.configure()

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 from both_settings import on_both_settings
 from faults.feed import Feed
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
 from devstack.spark_connect import SparkConnectServer
 

@@ -1,4 +1,4 @@
-"""SELECT that is missing on a captured table, or on some of its columns, is named by whatever reads the table."""
+"""A missing SELECT right on a captured table, or on some of its columns, is reported by each reader of the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
 from faults.test_verify import account, connections_of
-from verified import verified
+from run_verify import run_verify
 
 from changefeed.verify.report import summary
 from devstack.kafka import KafkaBroker
@@ -25,7 +25,7 @@ def limited(
     runner: Runner,
     spark_connect: SparkConnectServer,
 ) -> Iterator[Feed]:
-    """A feed whose user may read its two tables, one by one."""
+    """A feed whose user has rights on its two tables, not on the database."""
     server: SqlServer = request.getfixturevalue(request.param)
     with fresh_feed(server, kafka_broker, unique_name, tmp_path, runner) as feed:
         server.execute(
@@ -40,7 +40,7 @@ def limited(
         server.execute(f"DROP USER {unique_name}@'%'")
 
 
-def refused(feed: Feed, *arguments: str) -> str:
+def run_refused(feed: Feed, *arguments: str) -> str:
     done = feed.command(*arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -51,10 +51,10 @@ def test_select_revoked_on_a_captured_table_is_named_and_nothing_of_it_is_equal(
     feed = limited
     feed.write(10)
     feed.run()
-    assert verified(connections_of(feed)).outcome == "equal"
+    assert run_verify(connections_of(feed)).outcome == "equal"
     feed.settings["tables"] = {"include": [f"{feed.name}.accounts", f"{feed.name}.j*"]}
     feed.configure()
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     assert report.outcome == "incomplete", summary(report)  # there may be others whose names begin with a j
     assert f"GRANT SELECT ON `{feed.name}`.* TO" in " ".join(summary(report))
     right = f"SELECT{{}} ON {feed.name}.journal"
@@ -64,12 +64,12 @@ def test_select_revoked_on_a_captured_table_is_named_and_nothing_of_it_is_equal(
     ):
         feed.mysql.execute(f"{statement} {feed.name}@'%'")
         words += f": GRANT SELECT ON `{feed.name}`.`journal` TO"
-        report = verified(connections_of(feed))
+        report = run_verify(connections_of(feed))
         assert report.outcome == "incomplete", summary(report)
         assert account(report, "accounts").outcome == "equal"
         assert words in " ".join(account(report, "journal").reasons)
-        assert words in refused(feed, "check", feed.name)
-        assert words in refused(feed, "snapshot", feed.name)
+        assert words in run_refused(feed, "check", feed.name)
+        assert words in run_refused(feed, "snapshot", feed.name)
     assert not any(b'"op":"r"' in (record.value or b"") for record in feed.records("accounts"))
 
 
@@ -80,7 +80,7 @@ def test_a_first_run_names_the_grant_that_is_missing_and_goes_on_when_it_is_ther
     run = feed.begin()
     assert run.result() == 2, run.text()
     assert f"may not SELECT from {feed.name}.journal: GRANT SELECT ON `{feed.name}`.`journal`" in run.text()
-    assert f"may not SELECT from {feed.name}.journal" in refused(feed, "check", feed.name)
+    assert f"may not SELECT from {feed.name}.journal" in run_refused(feed, "check", feed.name)
     feed.mysql.execute(f"GRANT SELECT ON {feed.name}.journal TO {feed.name}@'%'")
     feed.run()
     feed.check()

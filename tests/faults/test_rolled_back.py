@@ -1,4 +1,4 @@
-"""Rows that the source took back, or has only prepared, over slices, a shuffle and windows: none is published."""
+"""Rows that were rolled back or only prepared are not published, over slices, a shuffle and windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from changefeed.binlog.events.framing import HEADER, EventType
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 
 
@@ -29,13 +29,13 @@ def either(
 
 
 def prepare(feed: Feed, xid: str, *statements: str) -> None:
-    """A session that prepares an XA transaction and leaves."""
+    """Prepare an XA transaction in a session that then ends."""
     work = (f"XA START '{xid}'", *statements, f"XA END '{xid}'", f"XA PREPARE '{xid}'")
     feed.mysql.execute(*work, database=feed.name)
 
 
-def rolled_back(feed: Feed) -> None:
-    """Transactions that were taken back in part and whole; MariaDB logs them with rows."""
+def roll_back_transactions(feed: Feed) -> None:
+    """Roll back transactions, partly or completely; MariaDB logs them with rows."""
     with feed.mysql.connect(database=feed.name, autocommit=True) as connection, connection.cursor() as cursor:
         for work in (
             "BEGIN",
@@ -55,7 +55,7 @@ def rolled_back(feed: Feed) -> None:
 
 
 @pytest.mark.extended
-def test_only_committed_rows_are_published_whatever_slices_and_windows_they_stand_in(
+def test_only_committed_rows_are_published_from_any_slices_and_windows(
     either: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed = either
@@ -64,7 +64,7 @@ def test_only_committed_rows_are_published_whatever_slices_and_windows_they_stan
     prepare(feed, "early", "INSERT INTO accounts VALUES (2000, 1, 'early')")
     prepare(feed, "never", "INSERT INTO accounts VALUES (2001, 1, 'never')")
     prepare(feed, "soon", "INSERT INTO accounts VALUES (2002, 1, 'soon')")
-    rolled_back(feed)
+    roll_back_transactions(feed)
     feed.mysql.execute("XA COMMIT 'soon'", "FLUSH BINARY LOGS")
     feed.write(5)
     feed.run(spark=True)
@@ -77,7 +77,7 @@ def test_only_committed_rows_are_published_whatever_slices_and_windows_they_stan
     feed.run(spark=True)
     feed.check()
     first, second = sorted(windows(feed), key=lambda window: int(window["window"]["number"]))
-    assert second["rows"] == {f"{feed.name}.accounts": {"c": 2}}, "those that were committed in it"
+    assert second["rows"] == {f"{feed.name}.accounts": {"c": 2}}, "only its committed rows"
     dropped = sum(topic["dropped"].get("rolled_back", 0) for topic in first["topics"])
     early, never = (f"X'{xid.encode().hex()}',X'',1" for xid in ("early", "never"))
     assert (first["prepared"], second.get("prepared")) == ([early, never], None), "the manifest names what is in doubt"
@@ -106,7 +106,7 @@ def test_savepoints_that_mariadb_takes_for_one_stop_the_run(mariadb_feed: Feed) 
     run = feed.begin()
     assert run.result() == 2, run.text()
     assert "may be 'e' to the server" in run.text()
-    assert "seek the pipeline behind that transaction" in run.text()
+    assert "seek the pipeline to a position after that transaction" in run.text()
     assert feed.ids() == ids
 
 
@@ -118,7 +118,7 @@ def windows(feed: Feed) -> list[dict[str, Any]]:
 def test_a_window_of_one_slice_leaves_them_out_too(either: Feed) -> None:
     feed = either
     feed.write(5)
-    rolled_back(feed)
+    roll_back_transactions(feed)
     prepare(feed, "soon", "INSERT INTO accounts VALUES (2002, 1, 'soon')")
     prepare(feed, "never", "INSERT INTO accounts VALUES (2001, 1, 'never')")
     feed.mysql.execute("XA COMMIT 'soon'", "XA ROLLBACK 'never'")
@@ -128,8 +128,8 @@ def test_a_window_of_one_slice_leaves_them_out_too(either: Feed) -> None:
 
 @pytest.fixture
 def own_mariadb(session_folder: Path, unique_name: str) -> Iterator[MariadbServer]:
-    """A server whose binlog a test may purge and cut."""
-    with started(MariadbServer(session_folder / unique_name, owner=ProcessId.own(), quick=True)) as server:
+    """A server whose binlog the test may purge and truncate."""
+    with run_server(MariadbServer(session_folder / unique_name, owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
@@ -149,7 +149,7 @@ def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
     prepare(feed, "old", "INSERT INTO accounts VALUES (1, 1, 'old')")
     server.execute("FLUSH BINARY LOGS", "SET GLOBAL slave_connections_needed_for_purge = 0")
     file, position, *_ = server.execute("SHOW MASTER STATUS")[0]
-    for _ in range(100):  # it keeps the file while a checkpoint of InnoDB may need it
+    for _ in range(100):  # the server keeps the file while a checkpoint of InnoDB may need it
         server.execute(f"PURGE BINARY LOGS TO '{file}'")
         if server.execute("SHOW BINARY LOGS")[0][0] == file:
             break
@@ -160,7 +160,7 @@ def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
     run = feed.begin()
     assert run.result() == 2
     assert "XA PREPARE is not in the binlog" in run.text()
-    assert "seek the pipeline behind that XA COMMIT" in run.text()
+    assert "seek the pipeline to a position after that XA COMMIT" in run.text()
 
 
 @pytest.mark.extended
@@ -176,7 +176,7 @@ def test_a_file_that_ends_inside_a_transaction_ends_with_none_of_its_rows_publis
     data = path.read_bytes()
     path.write_bytes(data[: last(data, EventType.XID)])
     server.start()
-    # What InnoDB does by itself where a transaction is not in the binlog whole.
+    # As InnoDB does if a transaction is not completely in the binlog.
     server.execute("SET sql_log_bin = 0", "DELETE FROM journal WHERE text IN ('a', 'b')", database=feed.name)
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)
@@ -187,7 +187,7 @@ def test_a_file_that_ends_inside_a_transaction_ends_with_none_of_its_rows_publis
 
 
 def last(data: bytes, kind: int) -> int:
-    """Where the last event of a kind begins."""
+    """The start of the last event of a kind."""
     at, found = 4, 0
     while at < len(data):
         _, event, _, size, _, _ = HEADER.unpack_from(data, at)
@@ -197,13 +197,11 @@ def last(data: bytes, kind: int) -> int:
 
 
 @pytest.mark.extended
-def test_the_reference_reader_leaves_out_what_was_rolled_back(
-    mariadb_feed: Feed, spark_connect: SparkConnectServer
-) -> None:
+def test_reference_reader_leaves_out_rolled_back_rows(mariadb_feed: Feed, spark_connect: SparkConnectServer) -> None:
     feed = mariadb_feed
     plain = {"decimal": "string", "temporal": "iso", "binary": "base64", "bigint_unsigned": "number"}
     feed.settings |= {"reader": "reference", "values": plain}
     feed.use_connect(spark_connect.url)
-    rolled_back(feed)
+    roll_back_transactions(feed)
     feed.run(spark=True)
     feed.check()

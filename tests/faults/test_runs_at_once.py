@@ -1,4 +1,4 @@
-"""Two runs of one pipeline: the second stops before it publishes, and a first one that stood still is fenced."""
+"""Two runs of one pipeline: the second stops before it publishes; a first run that was stopped is fenced."""
 
 from __future__ import annotations
 
@@ -56,18 +56,16 @@ def test_a_first_run_that_stood_still_is_fenced_when_it_wakes(feed: Feed) -> Non
 
 
 @pytest.mark.extended
-def test_a_run_waits_for_one_that_is_brief_and_one_that_has_patience_for_all(
-    kafka_broker: KafkaBroker, unique_name: str
-) -> None:
+def test_run_waits_for_a_short_run_and_with_a_long_timeout_for_all(kafka_broker: KafkaBroker, unique_name: str) -> None:
     connection = KafkaConnection(kafka_broker.bootstrap)
     topic = Pipeline(connection, unique_name).log_topic
     seconds, order = 1.0, []
 
-    def claim(name: str, **patience: float) -> None:
-        with Lease(connection, topic, unique_name, seconds, **patience):
+    def claim(name: str, **timeouts: float) -> None:
+        with Lease(connection, topic, unique_name, seconds, **timeouts):
             order.append(name)
 
-    for holder, waiter in (({"brief": True}, {}), ({}, {"patience_seconds": 60.0})):
+    for holder, waiter in (({"brief": True}, {}), ({}, {"timeout_seconds": 60.0})):
         with Lease(connection, topic, unique_name, seconds, **holder):
             waiting = threading.Thread(target=claim, args=("waiter",), kwargs=waiter)
             waiting.start()

@@ -1,4 +1,5 @@
-"""Schemas at odd moments: DDL that is logged and not committed, temporary tables, commands while a window is open."""
+"""Schemas at unusual moments: DDL that is logged but not committed, temporary tables, commands while a window is
+open."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from faults.feed import Feed, Runner
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql import source
@@ -19,7 +20,7 @@ from changefeed.source.mysql.session import Session
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.extended
@@ -30,7 +31,7 @@ TABLE = "(id INT PRIMARY KEY, a INT, b INT)"
 OTHER_ORDER = "(id INT PRIMARY KEY, b INT, a INT)"
 EXCHANGE = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
 NOT_FOLLOWED = "ALTER TABLE {t} MODIFY n MEDIUMTEXT, CONVERT TO CHARACTER SET utf8mb4"
-"""What changefeed says by design that it cannot follow."""
+"""Statements that changefeed does not follow, by design."""
 DOCUMENT = "(id INT PRIMARY KEY, n TEXT) CHARACTER SET latin1"
 
 
@@ -64,7 +65,7 @@ def sql(feed: Feed, *statements: str) -> None:
 
 
 def rows(feed: Feed, table: str) -> list[Any]:
-    """What was published of a table, in order."""
+    """The published rows of a table, in order."""
     values = [json.loads(r.value) for r in records_of(feed.kafka.bootstrap, f"{feed.name}.{table}") if r.value]
     return [value["after"] or value["before"] for value in values]
 
@@ -89,7 +90,7 @@ def asked(feed: Feed, *arguments: str) -> tuple[int, str]:
 @mysql
 @pytest.mark.parametrize("start", ["latest", "rows"])
 def test_tables_learned_while_ddl_is_logged_and_not_yet_committed(fresh: Feed, start: str) -> None:
-    """SHOW BINARY LOG STATUS is behind the ALTER, information_schema before it: here while semi-sync waits."""
+    """SHOW BINARY LOG STATUS is after the ALTER, information_schema before it: here while semi-sync waits."""
     server = fresh.mysql
     sql(fresh, f"CREATE TABLE t {TABLE}")
     begin_here(fresh)
@@ -113,11 +114,11 @@ def test_tables_learned_while_ddl_is_logged_and_not_yet_committed(fresh: Feed, s
     sql(fresh, "INSERT INTO t (id, a, b) VALUES (2, 10, 20)")
     code, text = tried(fresh)
     assert code in (0, 2), text
-    wanted = [{"id": 1, "a": 10, "b": 20}, {"id": 2, "b": 20, "a": 10}]
-    assert rows(fresh, "t") == wanted[0 if start == "rows" else 1 :]
+    expected = [{"id": 1, "a": 10, "b": 20}, {"id": 2, "b": 20, "a": 10}]
+    assert rows(fresh, "t") == expected[0 if start == "rows" else 1 :]
 
 
-def test_like_a_temporary_table_that_shadows_another(fresh: Feed) -> None:
+def test_create_like_a_temporary_table_that_shadows_another(fresh: Feed) -> None:
     sql(fresh, f"CREATE TABLE model {TABLE}")
     fresh.run()
     sql(fresh, "SET SESSION binlog_format = 'STATEMENT'", f"CREATE TEMPORARY TABLE model {OTHER_ORDER}",
@@ -127,8 +128,8 @@ def test_like_a_temporary_table_that_shadows_another(fresh: Feed) -> None:
     assert code == 2 or rows(fresh, "copied") == [{"id": 1, "b": 20, "a": 10}], text
 
 
-def test_definitions_that_are_of_their_thread_by_a_function_and_not_by_a_temporary_table(fresh: Feed) -> None:
-    """A server marks both in the same way, and what is marked for a temporary table changes no schema."""
+def test_connection_id_in_ddl_does_not_make_its_table_temporary(fresh: Feed) -> None:
+    """The server logs both with the same flag, and a statement on a temporary table changes no schema."""
     sql(fresh, f"CREATE TABLE t {TABLE}")
     fresh.run()
     sql(fresh, "ALTER TABLE t ADD c INT DEFAULT (CONNECTION_ID()) AFTER id", "INSERT INTO t VALUES (1, 5, 10, 20)")
@@ -157,7 +158,7 @@ def half_published(feed: Feed, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_define_while_a_window_is_published_in_part(fresh: Feed, partitions: int) -> None:
+def test_define_schema_while_a_window_is_partly_published(fresh: Feed, partitions: int) -> None:
     """With one partition half of the rows would have names, with two no run could finish the window."""
     half_published(fresh, partitions)
     file = fresh.folder / "before.sql"
@@ -200,7 +201,7 @@ def not_followed(feed: Feed, **settings: Any) -> str:
 @pytest.mark.parametrize("answer", ["--unknown", "--define", "setting"])
 def test_tables_that_cannot_be_followed_can_be_answered_for(fresh: Feed, answer: str) -> None:
     """The run lists all of them, before it publishes anything, and takes the answer of the pipeline's file."""
-    tables = not_followed(fresh, **({"unknown_definition": "begin"} if answer == "setting" else {}))
+    tables = not_followed(fresh, **({"unknown_schema": "begin"} if answer == "setting" else {}))
     first, text = tried(fresh)
     if answer == "setting":
         assert first == 0, text
@@ -217,8 +218,8 @@ def test_tables_that_cannot_be_followed_can_be_answered_for(fresh: Feed, answer:
     assert code == 0, text
 
 
-def test_answer_that_a_run_took_in_mid_window_holds_for_the_retry_after_a_kill(fresh: Feed) -> None:
-    not_followed(fresh, unknown_definition="begin")
+def test_retry_after_kill_uses_the_answer_of_the_first_run(fresh: Feed) -> None:
+    not_followed(fresh, unknown_schema="begin")
     fresh.mysql.execute(*(f"INSERT INTO {fresh.name}.journal (text) VALUES ('{n}')" for n in range(150)))
     run = fresh.begin("after_transaction_commit:2")
     assert run.wait_until_held(), run.text()
@@ -249,7 +250,7 @@ def test_relearn_takes_names_as_the_server_does(
 ) -> None:
     """With lower_case_table_names=1."""
     options = {"lower_case_table_names": 1}
-    with started(MariadbServer(tmp_path / "lower", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(tmp_path / "lower", options=options, owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
         feed.run()
         code, text = asked(feed, "schema", feed.name, "--relearn", f"{feed.name}.Journal")

@@ -33,7 +33,7 @@ def new_feed(
 
 @pytest.fixture
 def stock_feed(new_feed: Feed) -> Feed:
-    """One that is a window old."""
+    """A checkpoint that is a window old."""
     new_feed.write()
     new_feed.run()
     return new_feed
@@ -44,7 +44,7 @@ def stored(feed: Feed) -> int:
     connection = KafkaConnection(feed.kafka.bootstrap)
     topic = schema_history_topic(feed.name)
     with partition_reader(connection, [(topic, 0)], "to count the histories") as reader:
-        return sum(1 for _ in reader.to_end(patience_seconds=10))
+        return sum(1 for _ in reader.to_end(timeout_seconds=10))
 
 
 def inserted(feed: Feed) -> list[dict[str, int]]:
@@ -67,7 +67,7 @@ def alter_in_one_window(feed: Feed, number: int) -> None:
 
 
 @pytest.mark.extended
-def test_windows_without_definitions_write_no_schemas_and_the_next_definition_is_followed(
+def test_window_without_ddl_stores_no_schemas_and_next_ddl_is_followed(
     stock_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed = stock_feed
@@ -122,8 +122,8 @@ def test_after_a_seek_back_rows_are_read_with_the_schemas_of_their_time(stock_fe
     alter_in_one_window(feed, 1)
     feed.write(5)
     feed.run()
-    sought = feed.command("seek", feed.name, back, "--why", "a test", "--yes")
-    assert sought.returncode == 0, sought.stdout + sought.stderr
+    seek = feed.command("seek", feed.name, back, "--why", "a test", "--yes")
+    assert seek.returncode == 0, seek.stdout + seek.stderr
     feed.run_until_current()
     assert inserted(feed) == [{"id": 10}] * 2 + [{"id": 11, "more1": 1}] * 2
     assert stored(feed) == 2, "what was read again defined nothing new"

@@ -14,13 +14,13 @@ from faults.feed import NOTHING_NEW, Feed, Runner
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def killed_at(feed: Feed, stage: str) -> None:
+def kill_run_at(feed: Feed, stage: str) -> None:
     run = feed.begin(stage)
     assert run.wait_until_held(), run.text()
     run.kill()
@@ -38,23 +38,23 @@ def checkpoint(feed: Feed) -> str:
 
 
 def bytes_of(start: str, end: str) -> int:
-    """Of one file: coordinates are its positions."""
+    """The bytes between two coordinates of one file."""
     assert start.partition(":")[0] == end.partition(":")[0]
     return int(end.partition(":")[2]) - int(start.partition(":")[2])
 
 
-def twice(feed: Feed) -> int:
-    """Messages that are in Kafka more than once."""
+def count_repeats(feed: Feed) -> int:
+    """How many messages are in Kafka more than once."""
     return sum(count - 1 for count in Counter(feed.ids()).values())
 
 
 @pytest.mark.extended
-def test_a_seek_counts_what_a_sealed_and_uncommitted_window_will_bring_twice(feed: Feed) -> None:
+def test_seek_counts_repeats_of_a_sealed_uncommitted_window(feed: Feed) -> None:
     feed.write(5)
     feed.run()
     start = checkpoint(feed)
     feed.write(10)
-    killed_at(feed, "after_seal")
+    kill_run_at(feed, "after_seal")
     published = len(feed.ids())
     planned = seek(feed, start, "--plan")
     (window,) = planned["unfinished"]
@@ -64,7 +64,7 @@ def test_a_seek_counts_what_a_sealed_and_uncommitted_window_will_bring_twice(fee
     done = seek(feed, start, "--yes")
     assert (done["discarded"], done["repeated_bytes"]) == ([2], planned["repeated_bytes"])
     feed.run()
-    assert len(feed.ids()) == published + twice(feed)
+    assert len(feed.ids()) == published + count_repeats(feed)
     messages = sum(len(feed.records(table)) for table in ("accounts", "journal"))
     feed.write(5)
     feed.run()
@@ -77,7 +77,7 @@ def test_a_seek_counts_the_messages_of_a_window_that_is_half_published(feed: Fee
     feed.run()
     start, before = checkpoint(feed), len(feed.ids())
     feed.write(60)
-    killed_at(feed, "after_transaction_commit:2")
+    kill_run_at(feed, "after_transaction_commit:2")
     given = sum(len(feed.records(table)) for table in ("accounts", "journal")) - before
     planned = seek(feed, start, "--plan")
     (window,) = planned["unfinished"]
@@ -87,17 +87,17 @@ def test_a_seek_counts_the_messages_of_a_window_that_is_half_published(feed: Fee
     assert window["messages"] >= given
     seek(feed, start, "--yes")
     feed.run()
-    assert 0 < twice(feed) <= window["messages"], "no more than was said"
+    assert 0 < count_repeats(feed) <= window["messages"], "no more than was said"
 
 
 @on_both_settings
-def test_what_is_unfinished_is_finished_before_a_seek_and_nothing_comes_twice(
+def test_unfinished_window_is_finished_before_a_seek_without_repeats(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.write(5)
     feed.run()
     feed.write(60)
-    killed_at(feed, "after_transaction_commit:2")
+    kill_run_at(feed, "after_transaction_commit:2")
     feed.write(5)
     feed.use_connect(spark_connect.url)
     end = seek(feed, "latest", "--plan")["unfinished"][0]["head"]
@@ -127,14 +127,14 @@ def test_a_seek_that_dies_before_it_moves_the_checkpoint_is_ended_by_the_next_ru
         assert checkpoint(feed) == target
     else:
         feed.run()
-        assert twice(feed) == first, "from the start again, and all of it"
+        assert count_repeats(feed) == first, "from the start again, and all of it"
     feed.write(5)
     feed.run()
     assert feed.begin().result() == NOTHING_NEW
 
 
 @pytest.mark.extended
-def test_a_store_restored_to_before_a_seek_goes_on_behind_the_seek(feed: Feed) -> None:
+def test_store_restored_to_before_a_seek_continues_after_the_seek(feed: Feed) -> None:
     feed.write(5)
     feed.run()
     backup, start = feed.state.read_bytes(), feed.settings["start"]
@@ -148,7 +148,31 @@ def test_a_store_restored_to_before_a_seek_goes_on_behind_the_seek(feed: Feed) -
     feed.write(5)
     feed.run()
     assert len(feed.ids()) > len(ids)
-    assert twice(feed) == len(ids) - len(set(ids))
+    assert count_repeats(feed) == len(ids) - len(set(ids))
+
+
+@pytest.mark.extended
+def test_seek_back_over_a_statement_that_changed_no_columns_reads_it_again(feed: Feed) -> None:
+    """The schema history is not stored for TRUNCATE, and has a later ALTER."""
+    feed.write(5)
+    feed.run()
+    start = checkpoint(feed)
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.later (id INT PRIMARY KEY)")
+    feed.run()
+    feed.mysql.execute(
+        f"INSERT INTO `{feed.name}`.later VALUES (1)",
+        f"TRUNCATE TABLE `{feed.name}`.later",
+        f"INSERT INTO `{feed.name}`.later VALUES (2)",
+    )
+    feed.run()
+    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.later ADD n INT", f"INSERT INTO `{feed.name}`.later VALUES (3, 3)")
+    feed.run()
+    first = len(feed.records("later"))
+    seek(feed, start, "--yes")
+    feed.run_until_current()
+    assert len(feed.records("later")) == 2 * first
+    feed.write(5)
+    feed.run()
 
 
 @pytest.mark.extended
@@ -170,9 +194,7 @@ def test_a_window_of_an_old_run_is_refused_and_later_seals_stay(feed: Feed) -> N
 
 
 @pytest.mark.extended
-def test_seek_without_a_checkpoint_compares_with_what_the_commit_log_says_is_published(
-    feed: Feed, spark_connect: SparkConnectServer
-) -> None:
+def test_seek_without_checkpoint_compares_with_commit_log(feed: Feed, spark_connect: SparkConnectServer) -> None:
     feed.use_connect(spark_connect.url)
     feed.write(5)
     feed.run()
@@ -188,14 +210,14 @@ def test_seek_without_a_checkpoint_compares_with_what_the_commit_log_says_is_pub
 
 
 @pytest.mark.extended
-def test_seek_over_a_purged_reset_or_other_binlog_says_what_is_known_and_offers_no_undo_into_it(
+def test_seek_over_purged_reset_or_other_binlog_says_what_is_known_without_undo(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:
-    with started(MysqlServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
         feed.write(20)
         feed.run()
-        stands = checkpoint(feed)
+        position_before = checkpoint(feed)
         for _ in range(2):
             feed.write(5)
             server.execute("FLUSH BINARY LOGS")
@@ -204,7 +226,7 @@ def test_seek_over_a_purged_reset_or_other_binlog_says_what_is_known_and_offers_
         feed.write(1)
         planned = seek(feed, "latest", "--plan")
         assert (planned["repeated_bytes"], planned["undo"]) == (0, None)
-        file, _, position = stands.partition(":")
+        file, _, position = position_before.partition(":")
         assert f"at least {planned['skipped_bytes']:,} bytes of binlog in {oldest} to {oldest}" in planned["effect"]
         assert f"what was in {file} from {position} to the end of file" in planned["effect"]
         refused = feed.begin()

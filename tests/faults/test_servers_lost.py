@@ -42,9 +42,8 @@ def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: 
 
 
 @pytest.mark.extended
-def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
-    """As behind a network that lets nothing through: connections stay open, and nobody answers. It lasts longer than a
-    transaction may stay open."""
+def test_frozen_broker_costs_at_most_the_run(feed: Feed) -> None:
+    """Connections stay open, and the broker does not answer for longer than a transaction may stay open."""
     feed.configure(transaction_seconds=2, transaction_timeout_seconds=5)
     feed.write()
     run = feed.begin("in_open_transaction:2")
@@ -56,15 +55,15 @@ def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
         time.sleep(7)
     finally:
         os.kill(feed.kafka.pid, signal.SIGCONT)
-    assert run.result() in (0, 1), run.text()
+    assert run.result(120) in (0, 1), run.text()  # the log of a run that waits is in the error
     feed.write(5)
-    feed.run_until_current()
+    feed.run_until_current(seconds=80)
     feed.check()
 
 
 @pytest.mark.extended
 def test_a_broker_that_takes_no_records_for_now_costs_at_most_the_run(feed: Feed) -> None:
-    """It refuses each batch from the second transaction on, as one does whose limits or quota somebody changed."""
+    """It refuses each batch from the second transaction on, as after a change of limits or quotas."""
     feed.write()
     run = feed.begin("after_transaction_commit")
     assert run.wait_until_held(), run.text()
@@ -102,7 +101,7 @@ def test_the_network_to_mysql_cut_in_decoding_costs_at_most_the_run(feed: Feed, 
     feed.check()
 
 
-def test_a_record_that_the_topic_refuses_stops_the_run_with_its_key_and_the_next_run_goes_on(
+def test_record_refused_by_topic_stops_run_with_its_key_and_next_run_continues(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.settings["topics"] = {"partitions": 2, "configs": {"max.message.bytes": "1000"}}

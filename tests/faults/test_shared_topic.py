@@ -7,14 +7,14 @@ from collections import Counter
 
 import pytest
 from faults.feed import TABLES, Feed
-from integration.rebuilt import event_ids, rebuilt, selected
+from integration.topic_rows import event_ids, select_rows, topic_rows
 
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
-def test_killed_while_publishing_all_tables_to_one_partition_they_are_there_once_in_commit_order(
+def test_kill_while_tables_share_a_partition_keeps_commit_order_without_repeats(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.settings["topics"] = {"template": "{pipeline}.all", "shared": True, "partitions": 1}
@@ -47,7 +47,7 @@ def test_killed_while_publishing_all_tables_to_one_partition_they_are_there_once
             if (record.value is None and table == "accounts")  # no row of the journal is deleted
             or (record.value is not None and json.loads(record.value)["source"]["table"] == table)
         ]
-        assert rebuilt(tombstones_too) == selected(feed.mysql, feed.name, table), table
+        assert topic_rows(tombstones_too) == select_rows(feed.mysql, feed.name, table), table
 
 
 def test_rows_of_a_table_that_is_gone_do_not_go_to_another_tables_topic(feed: Feed) -> None:
@@ -68,7 +68,7 @@ def test_rows_of_a_table_that_is_gone_do_not_go_to_another_tables_topic(feed: Fe
     run = feed.begin()
     assert run.result() == 2, run.text()
     assert "collide" in run.text()
-    assert "leave one of the tables out" in run.text()
+    assert "exclude one of the tables" in run.text()
     assert feed.ids() == ids
     feed.settings["tables"]["exclude"] = [f"{other}.*"]
     feed.configure()

@@ -20,15 +20,15 @@ from faults.existing_rows import (
     Writer,
     begin,
     check_equal,
-    consumed,
     finish,
-    prepared,
+    prepare,
     reads,
-    running_beside,
+    row_from_records,
+    snapshot_beside_runs,
     wait_for,
 )
 from faults.feed import Feed, Run, processes_of
-from integration.rebuilt import event_ids, selected
+from integration.topic_rows import event_ids, select_rows
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -44,13 +44,13 @@ pytestmark = pytest.mark.timeout(900 + 120 * KILLS)
     "server",
     [pytest.param("feed", id="mysql"), pytest.param("mariadb_feed", id="mariadb", marks=pytest.mark.extended)],
 )
-def test_rows_that_are_there_and_all_changes_end_as_the_source_is(
+def test_existing_rows_and_all_changes_end_as_the_source_is(
     server: str, request: pytest.FixtureRequest, spark_connect: SparkConnectServer
 ) -> None:
-    feed = prepared(request.getfixturevalue(server))
+    feed = prepare(request.getfixturevalue(server))
     if server != "feed":
         feed.use_connect(spark_connect.url)
-    with Writer(feed.mysql, feed.name, ROWS) as writer, running_beside(feed):
+    with Writer(feed.mysql, feed.name, ROWS) as writer, snapshot_beside_runs(feed):
         text = finish(feed, spark=server == "feed")
     assert writer.statements > 100
     feed.run_until_current()
@@ -61,17 +61,15 @@ def test_rows_that_are_there_and_all_changes_end_as_the_source_is(
 
 @pytest.mark.extended
 @on_both_settings
-def test_killed_at_random_it_goes_on_and_repeats_nothing_and_loses_nothing(
-    feed: Feed, spark_connect: SparkConnectServer
-) -> None:
-    """The driver is killed; the tasks that it began go on in the Connect server."""
-    prepared(feed).use_connect(spark_connect.url)
+def test_snapshot_killed_at_random_repeats_and_loses_nothing(feed: Feed, spark_connect: SparkConnectServer) -> None:
+    """The driver is killed; its tasks continue in the Connect server."""
+    prepare(feed).use_connect(spark_connect.url)
     seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
     print(f"\nCHANGEFEED_SEED={seed}, {KILLS} kills", flush=True)
     chance = random.Random(seed)
     killed = 0
     slowly = ("--rows-per-second", "30" if LONG else "1500")
-    with Writer(feed.mysql, feed.name, ROWS, pause_seconds=0.01), running_beside(feed):
+    with Writer(feed.mysql, feed.name, ROWS, pause_seconds=0.01), snapshot_beside_runs(feed):
         while killed < KILLS:
             run = begin(feed, *slowly)
             time.sleep(chance.uniform(1, 8))
@@ -87,10 +85,10 @@ def test_killed_at_random_it_goes_on_and_repeats_nothing_and_loses_nothing(
 
 @pytest.mark.extended
 @pytest.mark.parametrize("stage", ["in_open_transaction", *(f"before_log_write:{number}" for number in range(3, 8))])
-def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed, stage: str) -> None:
-    """It stands in an open transaction, or before a write of its progress, when its claim runs out; a window publishes
+def test_run_that_takes_over_fences_a_frozen_snapshot(feed: Feed, stage: str) -> None:
+    """It is frozen in an open transaction, or before it writes its progress, when its claim expires; a window publishes
     changes of the same rows."""
-    prepared(feed, "numbers")
+    prepare(feed, "numbers")
     run = begin(feed, fault=stage)
     assert run.wait_until_held(400), run.text()
     for pid in processes_of(run.process.pid):
@@ -106,20 +104,20 @@ def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed, s
     assert len(reads(feed, "numbers")) in (0, ROWS), "all were there already before its last write"
     finish(feed)
     records = feed.records("numbers")
-    assert len(consumed(records)) == len(reads(feed, "numbers")) == ROWS
+    assert len(row_from_records(records)) == len(reads(feed, "numbers")) == ROWS
 
 
 @pytest.mark.extended
-def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
+def test_table_created_later_is_published_alone_and_again_only_on_request(
     feed: Feed,
 ) -> None:
-    prepared(feed, "numbers")
+    prepare(feed, "numbers")
     feed.run_until_current()
     feed.settings["tables"] = {"include": [f"{feed.name}.numbers", f"{feed.name}.names"]}
     feed.configure()
-    wanted = ("--tables", f"{feed.name}.names", "--where", "text < 'row 5' AND version = 1")
-    finish(feed, *wanted)
-    assert "0 of 1 tables" not in finish(feed, *wanted), "it was done already"
+    arguments = ("--tables", f"{feed.name}.names", "--where", "text < 'row 5' AND version = 1")
+    finish(feed, *arguments)
+    assert "0 of 1 tables" not in finish(feed, *arguments), "it was done already"
     (count,) = feed.mysql.execute(f"SELECT COUNT(*) FROM `{feed.name}`.names WHERE text < 'row 5'")[0]
     assert 0 < len(reads(feed, "names")) == count < ROWS
     assert reads(feed, "numbers") == []
@@ -129,7 +127,7 @@ def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
 
 
 @pytest.mark.extended
-def test_a_table_whose_rows_cannot_be_read_as_of_one_moment_is_refused_and_a_dot_in_a_name_loses_none(
+def test_keyless_table_without_consistent_view_is_refused_and_dotted_name_is_read(
     feed: Feed,
 ) -> None:
     dotted = f"{feed.name}.x"
@@ -145,7 +143,7 @@ def test_a_table_whose_rows_cannot_be_read_as_of_one_moment_is_refused_and_a_dot
         feed.run_until_current()
         refused = begin(feed)
         assert refused.result(400) not in (0, 2)
-        assert "its engine MyISAM shows no rows as they were at one moment" in " ".join(refused.text().split())
+        assert "its engine MyISAM has no consistent reads" in " ".join(refused.text().split())
         feed.settings |= {"tables": {"include": ["/" + re.escape(dotted) + "[.]t/"]}}
         feed.configure()
         finish(feed)
@@ -162,10 +160,8 @@ def test_a_table_whose_rows_cannot_be_read_as_of_one_moment_is_refused_and_a_dot
         pytest.param("DECIMAL(10, 2)", "DECIMAL(10, 0)", id="scale"),
     ],
 )
-def test_a_key_that_is_ordered_otherwise_when_a_table_is_half_read_stops_the_snapshot(
-    feed: Feed, before: str, after: str
-) -> None:
-    """Its boundaries would leave out rows that nobody has published."""
+def test_changed_order_of_key_of_half_read_table_stops_the_snapshot(feed: Feed, before: str, after: str) -> None:
+    """Its boundaries would skip unpublished rows."""
     feed.mysql.execute(
         f"CREATE TABLE `{feed.name}`.kinds (kind {before}, id INT, PRIMARY KEY (kind, id))",
         f"INSERT INTO `{feed.name}`.kinds "
@@ -189,10 +185,10 @@ def test_a_key_that_is_ordered_otherwise_when_a_table_is_half_read_stops_the_sna
 
 
 @pytest.mark.extended
-def test_a_table_that_is_altered_or_emptied_before_its_rows_are_published_is_read_again(
+def test_table_altered_or_emptied_before_its_rows_are_published_is_read_again(
     feed: Feed,
 ) -> None:
-    prepared(feed, "numbers", "pairs", "names")
+    prepare(feed, "numbers", "pairs", "names")
     run = begin(feed, fault="after_decode")
     assert run.wait_until_held(), run.text()
     feed.mysql.execute(
@@ -206,15 +202,15 @@ def test_a_table_that_is_altered_or_emptied_before_its_rows_are_published_is_rea
     assert {row["more"] for row in reads(feed, "numbers")} == {7}
     assert len(reads(feed, "numbers")) == len(reads(feed, "names")) == ROWS
     assert len(reads(feed, "pairs")) <= 1
-    assert len(consumed(feed.records("pairs"))) == len(selected(feed.mysql, feed.name, "pairs")) == 1
+    assert len(row_from_records(feed.records("pairs"))) == len(select_rows(feed.mysql, feed.name, "pairs")) == 1
 
 
 @pytest.mark.extended
-def test_a_table_whose_first_change_comes_while_its_rows_are_read_is_read_again_and_leaves_that_row_out(
+def test_first_change_of_a_table_during_its_read_has_it_read_again_without_that_row(
     feed: Feed,
 ) -> None:
-    """The keys of rows are kept of tables that change; of others nobody could tell which row to leave out."""
-    prepared(feed, "numbers", "names")
+    """Keys of rows are stored only for tables that change; without them, changed rows cannot be left out."""
+    prepare(feed, "numbers", "names")
     run = begin(feed, fault="after_decode")
     assert run.wait_until_held(), run.text()
     feed.mysql.execute(
@@ -228,14 +224,14 @@ def test_a_table_whose_first_change_comes_while_its_rows_are_read_is_read_again_
         assert len(reads(feed, table)) == ROWS - 1
     feed.run_until_current()
     for table in ("numbers", "names"):
-        assert len(consumed(feed.records(table))) == ROWS
+        assert len(row_from_records(feed.records(table))) == ROWS
 
 
 @pytest.mark.extended
-def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_windows_that_it_relies_on(
+def test_changed_settings_are_refused_by_snapshot_and_by_windows_it_depends_on(
     feed: Feed,
 ) -> None:
-    prepared(feed, "numbers")
+    prepare(feed, "numbers")
     feed.run_until_current()
     feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = 2 WHERE id < -400")
     run = begin(feed, "--connections", "1", "--chunk-rows", "100", fault="after_decode:2")
@@ -244,7 +240,7 @@ def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_win
     assert 0 < len(reads(feed, "numbers")) < ROWS
     before = dict(feed.settings)
     feed.settings["format"] = "maxwell"
-    del feed.settings["values"]  # which Maxwell's format does not take
+    del feed.settings["values"]  # which Maxwell's format does not support
     feed.configure()
     assert (refused := feed.begin()).result() == 2
     assert "left out rows whose keys changed before" in refused.text()
@@ -254,28 +250,28 @@ def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_win
     feed.configure()
     finish(feed)
     feed.run_until_current()
-    assert len(consumed(feed.records("numbers"))) == ROWS
+    assert len(row_from_records(feed.records("numbers"))) == ROWS
 
 
 @pytest.mark.extended
 def test_a_snapshot_far_ahead_of_the_pipeline_waits_until_its_changes_are_published(feed: Feed) -> None:
-    prepared(feed, "numbers")
+    prepare(feed, "numbers")
     feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = 2 WHERE id < -400")
     run = begin(feed, "--changed-keys", "90")
     deadline = time.monotonic() + 60
-    while "the snapshot waits: more than 90 keys" not in run.text():
+    while "the snapshot waits: expected at most 90 changed keys" not in run.text():
         assert run.process.poll() is None, run.text()
         assert time.monotonic() < deadline, run.text()
         time.sleep(0.05)
     assert reads(feed, "numbers") == []
     feed.run_until_current()
     assert run.result() == 0, run.text()
-    assert len(consumed(feed.records("numbers"))) == ROWS
+    assert len(row_from_records(feed.records("numbers"))) == ROWS
 
 
 @pytest.mark.extended
-def test_a_paused_snapshot_publishes_no_more_until_it_is_resumed_also_when_it_is_run_again(feed: Feed) -> None:
-    def told(what: str) -> Run:
+def test_paused_snapshot_publishes_nothing_until_resumed_even_when_run_again(feed: Feed) -> None:
+    def run_command(what: str) -> Run:
         return feed.fork_command("", "snapshot", feed.name, what)
 
     def wait_until_paused(run: Run) -> None:
@@ -285,13 +281,13 @@ def test_a_paused_snapshot_publishes_no_more_until_it_is_resumed_also_when_it_is
             assert time.monotonic() < deadline, run.text()
             time.sleep(0.05)
 
-    prepared(feed, "numbers")
-    assert (early := told("--pause")).result() == 1
-    assert "no snapshot under way" in early.text()
+    prepare(feed, "numbers")
+    assert (early := run_command("--pause")).result() == 1
+    assert "no unfinished snapshot" in early.text()
     slowly = ("--connections", "1", "--chunk-rows", "50")
     run = begin(feed, *slowly, fault="after_decode:2")
     assert run.wait_until_held(), run.text()
-    assert told("--pause").result() == 0
+    assert run_command("--pause").result() == 0
     run.go_on()
     wait_until_paused(run)
     there = len(reads(feed, "numbers"))
@@ -299,9 +295,9 @@ def test_a_paused_snapshot_publishes_no_more_until_it_is_resumed_also_when_it_is
     run.kill()
     run = begin(feed, *slowly)
     wait_until_paused(run)
-    assert told("--resume").result() == 0
+    assert run_command("--resume").result() == 0
     assert run.result() == 0, run.text()
-    assert len(reads(feed, "numbers")) == len(consumed(feed.records("numbers"))) == ROWS
+    assert len(reads(feed, "numbers")) == len(row_from_records(feed.records("numbers"))) == ROWS
 
 
 LEFT_OUT = {
@@ -312,15 +308,15 @@ LEFT_OUT = {
     "a condition": {"rows": {"*.*": "before.id IS NULL"}},
     "an op": {"format": {"name": "debezium", "skipped.operations": "u"}},
 }
-"""Settings by which windows do not publish that a row's version counts up."""
+"""Settings with which windows do not publish updates of a row's version."""
 
 
 @pytest.mark.parametrize(
     "settings", [pytest.param(LEFT_OUT[name], id=name, marks=[pytest.mark.extended] * (name != "unchanged"))
                  for name in LEFT_OUT]
 )  # fmt: skip
-def test_rows_whose_changes_windows_leave_out_are_published_as_they_are(feed: Feed, settings: dict[str, Any]) -> None:
-    prepared(feed, "numbers", rows=300)
+def test_rows_whose_changes_are_skipped_are_published_as_they_are(feed: Feed, settings: dict[str, Any]) -> None:
+    prepare(feed, "numbers", rows=300)
     feed.settings |= settings
     feed.configure()
     if settings is LEFT_OUT["an op"]:

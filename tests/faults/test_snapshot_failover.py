@@ -1,4 +1,4 @@
-"""A snapshot whose source is replaced, or has no GTIDs: the pipeline and its rows go on together, or are refused."""
+"""A snapshot whose source is replaced, or has no GTIDs: it continues with the pipeline, or is refused."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import pytest
 from both_settings import on_both_settings
 from faults.conftest import Pair
-from faults.existing_rows import ROWS, begin, finish, prepared, reads
+from faults.existing_rows import ROWS, begin, finish, prepare, reads
 from faults.feed import Feed
-from faults.replica import caught_up, stop_replicating
-from integration.rebuilt import selected
+from faults.replica import stop_replicating, wait_until_caught_up
+from integration.topic_rows import select_rows
 
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
@@ -21,18 +21,18 @@ pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 @on_both_settings
 @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
-def test_a_snapshot_goes_on_on_another_server_when_the_pipeline_has_found_its_place_there(
+def test_snapshot_continues_on_another_server_after_the_pipelines_failover(
     pair: Pair, pair_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     source, follower = pair
-    feed = prepared(pair_feed, "numbers")
+    feed = prepare(pair_feed, "numbers")
     run = begin(feed, "--connections", "1", "--chunk-rows", "100", fault="after_decode:2")
     assert run.wait_until_held(), run.text()
     source.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE id MOD 3 = 0")
     run.kill()
     there = len(reads(feed, "numbers"))
     assert 0 < there < ROWS
-    caught_up(source, follower)
+    wait_until_caught_up(source, follower)
     source.stop()
     stop_replicating(follower)
     feed.mysql = follower
@@ -44,17 +44,17 @@ def test_a_snapshot_goes_on_on_another_server_when_the_pipeline_has_found_its_pl
     feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE id MOD 5 = 0")
     feed.run_until_current()
     latest = {record.key: json.loads(record.value)["after"] for record in feed.records("numbers")}
-    assert sorted(map(str, latest.values())) == sorted(map(str, selected(follower, feed.name, "numbers").values()))
+    assert sorted(map(str, latest.values())) == sorted(map(str, select_rows(follower, feed.name, "numbers").values()))
     keys = [row["id"] for row in reads(feed, "numbers")]
     assert there < len(keys) == len(set(keys)) <= ROWS
 
 
 @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
-def test_a_server_that_lacks_changes_of_rows_that_were_left_out_is_refused(pair: Pair, pair_feed: Feed) -> None:
+def test_server_without_changes_of_left_out_rows_is_refused(pair: Pair, pair_feed: Feed) -> None:
     """On MariaDB the new server has a transaction of the same number, of its own."""
     source, follower = pair
-    feed = prepared(pair_feed, "numbers")
-    caught_up(source, follower)
+    feed = prepare(pair_feed, "numbers")
+    wait_until_caught_up(source, follower)
     run = begin(feed, fault="after_decode")
     assert run.wait_until_held(), run.text()
     stop_replicating(follower)
@@ -68,4 +68,4 @@ def test_a_server_that_lacks_changes_of_rows_that_were_left_out_is_refused(pair:
     refused = feed.begin()
     assert refused.result() == 2, refused.text()
     assert "left out rows" in refused.text()
-    assert "lacks transactions" in refused.text()
+    assert "does not have transactions" in refused.text()

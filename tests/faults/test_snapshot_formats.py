@@ -1,24 +1,32 @@
-"""Rows that are there already, with functions, as outbox messages and in Avro: as their changes are published."""
+"""Existing rows with functions, as outbox messages and in Avro: published in the same way as their changes."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from confluent_kafka.serialization import MessageField
 from faults.existing_rows import begin, finish
 from faults.feed import Feed
+from faults.inline_spark import InlineSpark
 from faults.test_other_formats import OUTBOX, avro_reader
 from faults.test_transforms import transformed
-from integration.rebuilt import event_ids, records_of, selected
+from integration.topic_rows import event_ids, records_of, select_rows
 
+from changefeed.ingest.window_run import ingest
+from changefeed.operations.backfill import plan_backfill
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import read_pipeline
+from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
+from changefeed.source.archive.archive import Archive
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
-def test_functions_get_rows_that_were_read_and_none_that_change_meanwhile(
+def test_functions_get_rows_of_a_snapshot_but_none_that_change_meanwhile(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     """A function makes two messages of a row: both are left out, or none."""
@@ -33,20 +41,20 @@ def test_functions_get_rows_that_were_read_and_none_that_change_meanwhile(
     run.go_on()
     assert run.result() == 0, run.text()
     feed.run_until_current()
-    wanted = selected(feed.mysql, feed.name, "accounts")
+    expected = select_rows(feed.mysql, feed.name, "accounts")
     for topic in ("accounts", "copies"):
         records = records_of(feed.kafka.bootstrap, f"{feed.name}.{topic}")
-        assert len(set(event_ids(records))) == len(records) == len(wanted), "once: read, or changed"
+        assert len(set(event_ids(records))) == len(records) == len(expected), "once: read, or changed"
         changes = [json.loads(record.value) for record in records]
         assert {change["op"] for change in changes} == {"r", "u"}
         assert all((change["op"] == "r") == bool(change["after"]["id"] % 2) for change in changes)
-        assert sorted(str(change["after"]) for change in changes) == sorted(map(str, wanted.values()))
+        assert sorted(str(change["after"]) for change in changes) == sorted(map(str, expected.values()))
     even = records_of(feed.kafka.bootstrap, f"{feed.name}.even")
-    journal = selected(feed.mysql, feed.name, "journal").values()
+    journal = select_rows(feed.mysql, feed.name, "journal").values()
     assert len(even) == sum(len(row["text"]) % 2 == 0 for row in journal)
 
 
-def test_outbox_rows_that_were_read_become_the_messages_that_they_become_when_they_are_written(
+def test_outbox_rows_of_a_snapshot_become_the_same_messages_as_inserted_rows(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.settings |= {"start": "snapshot", "format": {"name": "debezium", "topic.prefix": feed.name}}
@@ -70,7 +78,7 @@ def test_outbox_rows_that_were_read_become_the_messages_that_they_become_when_th
     assert sorted((each.key, each.value) for each in after) == sorted(2 * [(each.key, each.value) for each in before])
 
 
-def test_rows_that_were_read_are_in_avro_as_their_changes_are(
+def test_rows_of_a_snapshot_are_in_avro_as_their_changes_are(
     feed: Feed, schema_registry: SchemaRegistry, spark_connect: SparkConnectServer
 ) -> None:
     feed.connections["REGISTRY"] = schema_registry.url
@@ -89,6 +97,53 @@ def test_rows_that_were_read_are_in_avro_as_their_changes_are(
     keys = [read(topic, MessageField.KEY, record.key)["id"] for record in records]
     rows = [change["after"] for change in changes if change["op"] == "r"]
     assert rows == [change["before"] for change in changes if change["op"] == "u"]
-    wanted = selected(feed.mysql, feed.name, "accounts").values()
-    assert sorted(keys) == sorted(2 * [row["id"] for row in wanted])
-    assert len(feed.records("journal")) == len(selected(feed.mysql, feed.name, "journal"))
+    expected = select_rows(feed.mysql, feed.name, "accounts").values()
+    assert sorted(keys) == sorted(2 * [row["id"] for row in expected])
+    assert len(feed.records("journal")) == len(select_rows(feed.mysql, feed.name, "journal"))
+
+
+MEMBER = "def transform(change, copies):\n    change.ext = change.rows[0]['id']\n    return change\n"
+LIKE_ROWS = '"rows":['
+"""The text before the rows in records that have all rows of an event."""
+
+
+@pytest.mark.parametrize("format", ["debezium", "event", "fluvio"])
+def test_rows_of_snapshots_and_backfills_have_members_of_functions(
+    feed: Feed, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = feed.settings["start"].partition(":")[0]
+    feed.settings |= {"start": "snapshot", "format": format, "topics": {"partitions": 1}}
+    transformed(feed, MEMBER)
+    columns = f"id INT, `{LIKE_ROWS}` VARCHAR(30), doc JSON, PRIMARY KEY (id, `{LIKE_ROWS}`)"
+    document = json.dumps({LIKE_ROWS: [[LIKE_ROWS + "]}"]], "rows": [{"rows": []}]})
+    rows = ", ".join(f"({number}, '{LIKE_ROWS}{number}]}}', '{document}')" for number in range(20))
+    rows = rows.replace("\\", "\\\\")  # as MySQL spells a backslash
+    feed.mysql.execute(f"CREATE TABLE hostile ({columns})", f"INSERT INTO hostile VALUES {rows}", database=feed.name)
+    feed.run_until_current()
+    finish(feed)
+    assert _members(feed, "hostile", format) == list(range(20)), "rows that were read"
+
+    environment = feed.env()
+    monkeypatch.setenv("CHANGEFEED_TRANSFORMS", environment["CHANGEFEED_TRANSFORMS"])
+    pipeline = read_pipeline(Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml")
+    request = BackfillRequest(pipeline=feed.name, from_file=file)
+
+    def lookup(connection_id: str) -> str:
+        return environment[f"AIRFLOW_CONN_{connection_id.upper()}"]
+
+    planned = plan_backfill(PipelineConnections(pipeline, lookup), request, archive_of=Archive)
+    replayed = PipelineConnections(backfill_pipeline(pipeline, request), lookup)
+    ingest(InlineSpark(), replayed, planned.window, identity=f"{feed.name}.backfill.1")
+    assert _members(feed, "hostile.replay", format) == list(range(20)), "rows of the backfill"
+
+
+def _members(feed: Feed, topic: str, format: str) -> list[int]:
+    """`ext` of each row of a topic, beside the rows' own values."""
+    found = []
+    for value in (json.loads(record.value) for record in feed.records(topic)):
+        if format == "debezium":
+            found.append(value["ext"])
+        elif "query" not in value and "Query" not in value.get("operation", ()):
+            rows = value["rows"] if format == "event" else next(iter(value["operation"].values()))["rows"]
+            found += [row["ext"] for row in rows]
+    return sorted(found)

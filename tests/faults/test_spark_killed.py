@@ -27,7 +27,7 @@ def command_of(pid: int) -> str:
 
 
 def kill_one(run: Run, what: str) -> None:
-    """Kill the driver's Python, the JVM, or all of Spark's Python workers (and the daemon they are forked from)."""
+    """Kill the driver's Python, the JVM, or all of Spark's Python workers with their daemon."""
     driver = run.process.pid
     others = [pid for pid in processes_of(driver) if pid != driver]
     chosen = {
@@ -52,13 +52,13 @@ def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothi
     feed.write(10)
     run = feed.begin("after_transaction_commit", spark=True)
     assert run.wait_until_held(400), run.text()
-    assert [*tmp_path.rglob("batches-*")], "what was decoded lies there"
+    assert [*tmp_path.rglob("batches-*")], "the decoded batches are there"
     jvms = [pid for pid in processes_of(run.process.pid) if "java" in command_of(pid).split(" ")[0]]
     kill_one(run, what)
     if what == "driver":
         assert run.result() != 0
         psutil.wait_procs([psutil.Process(pid) for pid in jvms if psutil.pid_exists(pid)], timeout=60)
-        assert not [*tmp_path.rglob("batches-*")], "the JVM that it left behind has ended, and removed them"
+        assert not [*tmp_path.rglob("batches-*")], "its JVM has ended, and removed them"
     else:
         run.file.unlink(missing_ok=True)
         assert run.result() != 0
@@ -80,5 +80,5 @@ def test_mysqld_killed_and_restarted_while_publishing_costs_at_most_the_run(
     assert run.result() in (0, 1), run.text()
     feed.write(5)
     feed.use_connect(spark_connect.url)
-    feed.run(spark=True)  # its window reaches over the restart, into the next file
+    feed.run(spark=True)  # its window includes the restart, and ends in the next file
     feed.check()

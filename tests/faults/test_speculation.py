@@ -1,4 +1,4 @@
-"""Speculation: a second copy of a publishing task takes over from the first, and the run ends well."""
+"""Speculation: a second copy of a publishing task fences the first, and the run succeeds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from faults.conftest import LONG
 from faults.feed import PROJECT, Feed, Run
-from faults.inline_spark import Given, InlineSpark, Result
+from faults.inline_spark import InlineSpark, Result, TaskInput
 
 from changefeed.errors import FencedError
 from changefeed.ingest.window_run import ingest
@@ -23,17 +23,12 @@ from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.file import read_pipeline
-from changefeed.spark.conf import job_conf, properties
+from changefeed.spark.conf import job_conf
 from changefeed.state.table_store import TableCheckpointStore
-from devstack.home import Home
-from devstack.java import fetch_java
-from devstack.port import LOCALHOST, free_port, is_listening
+from devstack.port import LOCALHOST
+from devstack.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
-
-OTHER_HOST = "127.0.0.2"
-"""Spark starts no copy of a task on the host that has the task already."""
-SECRET = "a-secret-of-the-cluster"
 
 
 def connections_of(feed: Feed) -> PipelineConnections:
@@ -47,7 +42,8 @@ def window_of(feed: Feed) -> Window:
 
 
 class CopyingSpark(InlineSpark):
-    """Starts a second copy of the publishing task when the first has a transaction open, as Spark does of slow tasks.
+    """Starts a second copy of the publishing task while the first has an open transaction, as Spark does for slow
+    tasks.
 
     As with Spark, the first copy that comes to its end is the task's result, and the other is ended; one that fails is
     none, as long as another is at work.
@@ -60,14 +56,14 @@ class CopyingSpark(InlineSpark):
         self._in_transaction = [threading.Event(), threading.Event()]
         self._released = threading.Event()
         self._copy = threading.local()
-        monkeypatch.setattr(fault_point, "reached", self._reached)
+        monkeypatch.setattr(fault_point, "reach", self._reached)
 
     def _reached(self, stage: str) -> None:
         if stage == "in_open_transaction":
             self._in_transaction[self._copy.number].set()
             assert self._released.wait(60)
 
-    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
+    def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Result]]) -> list[Result]:
         def run(number: int) -> list[Result]:
             self._copy.number = number
             return super(CopyingSpark, self).results_of(tasks, stage)
@@ -99,63 +95,17 @@ def test_a_task_that_its_own_copy_fenced_is_no_result_and_the_copys_counts(
     feed.check()
 
 
-@pytest.fixture
-def cluster(feed: Feed) -> Iterator[str]:
-    """A standalone cluster of two hosts with a core each."""
-    java = fetch_java(Home.default())
-    jars = Path(sys.executable).parents[1] / "lib" / f"python3.{sys.version_info.minor}" / "site-packages/pyspark/jars"
-    port = free_port()
-    url = f"spark://{LOCALHOST}:{port}"
-    of_cluster = {
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": SECRET,
-        "spark.network.crypto.enabled": "true",
-    }
-    (feed.folder / "spark-defaults.conf").write_text(properties(of_cluster))
-    package = "org.apache.spark.deploy"
-    commands = [[f"{package}.master.Master", "--host", LOCALHOST, "--port", str(port), "--webui-port", "0"]]
-    for host in (LOCALHOST, OTHER_HOST):
-        folder = str(feed.folder / host)
-        options = ["--host", host, "--cores", "1", "--memory", "600m", "--webui-port", "0", "--work-dir", folder, url]
-        commands.append([f"{package}.worker.Worker", *options])
-    running = []
-    try:
-        for command in commands:
-            running.append(
-                subprocess.Popen(
-                    [str(java), "-Xmx200m", "-cp", f"{jars}/*", *command],
-                    env={
-                        **feed.env(),
-                        "SPARK_HOME": str(jars.parent),
-                        "SPARK_SCALA_VERSION": "2.13",
-                        "SPARK_CONF_DIR": str(feed.folder),
-                        "PYSPARK_PYTHON": sys.executable,
-                    },
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-            while not is_listening(port):
-                assert running[0].poll() is None
-                time.sleep(0.1)
-        yield url
-    finally:
-        for process in reversed(running):
-            process.terminate()
-            process.wait(30)
-
-
-def submitted(feed: Feed, window: Window, master: str) -> Run:
-    """jobs/ingest.py on a cluster that others set up, and that starts copies of tasks which take long."""
+def submit_window(feed: Feed, window: Window, cluster: SparkCluster) -> Run:
+    """Submit jobs/ingest.py to a cluster with speculation."""
     held, log = feed.folder / "held", feed.folder / "submitted.log"
     environment = feed.env() | {
         "CHANGEFEED_FAULT": "in_open_transaction",
         "CHANGEFEED_FAULT_FILE": str(held),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": LOCALHOST,
-        "SPARK_CONF_DIR": str(feed.folder),
+        "SPARK_CONF_DIR": str(cluster.conf_folder),
     }
-    conf = job_conf({}, master) | {
+    conf = job_conf({}, cluster.url) | {
         "spark.speculation": "true",
         "spark.speculation.interval": "50ms",
         "spark.speculation.task.duration.threshold": "1s",
@@ -171,7 +121,7 @@ def submitted(feed: Feed, window: Window, master: str) -> Run:
     job = [str(PROJECT / "jobs" / "ingest.py"), str(plan), feed.name]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [program, "--master", master, *options, *job],
+            [program, "--master", cluster.url, *options, *job],
             env=environment,
             cwd=feed.folder,
             stdout=output,
@@ -184,14 +134,14 @@ def submitted(feed: Feed, window: Window, master: str) -> Run:
 
 if LONG:  # it takes six JVMs
 
-    def test_sparks_own_copy_takes_over_and_the_run_ends_well(feed: Feed, cluster: str) -> None:
+    def test_sparks_own_copy_takes_over_and_the_run_ends_well(feed: Feed, spark_cluster: SparkCluster) -> None:
         feed.write(40)
         window = window_of(feed)
-        run = submitted(feed, window, cluster)
+        run = submit_window(feed, window, spark_cluster)
         assert run.wait_until_held(240), run.text()
         first = run.file.stat().st_mtime_ns
         deadline = time.monotonic() + 120
-        while run.file.stat().st_mtime_ns == first:  # until the copy, which took over, has a transaction open as well
+        while run.file.stat().st_mtime_ns == first:  # until the copy has an open transaction too
             assert time.monotonic() < deadline, f"no copy was started:\n{run.text()[-3000:]}"
             assert run.process.poll() is None, run.text()
             time.sleep(0.05)

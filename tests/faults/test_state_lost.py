@@ -60,8 +60,8 @@ def test_a_lost_checkpoint_stops_the_run_until_it_is_recovered_from_the_commit_l
 
 
 @pytest.mark.extended
-def test_a_checkpoint_lost_in_the_first_window_is_recovered_from_where_that_was_begun(feed: Feed) -> None:
-    """With `start: latest` the pipeline would otherwise begin anew behind a window that is half published."""
+def test_checkpoint_lost_in_the_first_window_is_recovered_from_its_start(feed: Feed) -> None:
+    """With `start: latest` the pipeline would otherwise begin anew after a window that is half published."""
     feed.settings["start"] = "latest"
     feed.configure()
     assert feed.begin().result() == NOTHING_NEW
@@ -79,8 +79,8 @@ def test_a_checkpoint_lost_in_the_first_window_is_recovered_from_where_that_was_
     feed.check()
 
 
-def test_a_first_checkpoint_lost_before_anything_was_published_is_found_in_the_commit_log(feed: Feed) -> None:
-    """With `start: latest` the pipeline would otherwise begin behind what was written since."""
+def test_first_checkpoint_lost_before_publishing_is_found_in_the_commit_log(feed: Feed) -> None:
+    """With `start: latest` the pipeline would otherwise begin after the changes written since."""
     feed.settings["start"] = "latest"
     feed.configure()
     assert feed.begin().result() == NOTHING_NEW
@@ -107,7 +107,7 @@ def test_a_commit_log_lost_before_the_first_window_is_known_by_the_first_checkpo
 
 @pytest.mark.extended
 def test_new_pipeline_of_an_old_name_that_never_published_begins_where_a_seek_says(feed: Feed) -> None:
-    """Whether its checkpoint was lost, or deleted with the pipeline of before, nobody can tell."""
+    """The checkpoint may be lost, or deleted with the former pipeline."""
     feed.settings["start"] = "latest"
     feed.configure()
     assert feed.begin().result() == NOTHING_NEW
@@ -120,8 +120,8 @@ def test_new_pipeline_of_an_old_name_that_never_published_begins_where_a_seek_sa
     text = " ".join(checked.text().split())
     assert f"its commit log has its first one, at {first.coordinates}: it goes on from there" in text
     assert f"changefeed seek {feed.name} latest" in text
-    sought = feed.fork_command("", "seek", feed.name, "latest", "--why", "a new pipeline", "--yes")
-    assert sought.result() == 0, sought.text()
+    seek = feed.fork_command("", "seek", feed.name, "latest", "--why", "a new pipeline", "--yes")
+    assert seek.result() == 0, seek.text()
     assert feed.begin().result() == NOTHING_NEW
     feed.write(5)
     feed.run()
@@ -137,7 +137,7 @@ def backfill_in_transaction(feed: Feed) -> Run:
 
 
 def goes_on_after(feed: Feed, held: Run) -> None:
-    """A run waits for the backfill's transaction, and does not take for lost what is after it."""
+    """A run waits for the backfill's transaction and finds the records after it."""
     run = feed.begin()
     time.sleep(3)  # no less than a plan without a need waits for open transactions
     held.go_on()
@@ -146,7 +146,7 @@ def goes_on_after(feed: Feed, held: Run) -> None:
 
 
 @pytest.mark.extended
-def test_seek_recorded_behind_an_open_transaction_of_a_backfill_is_not_taken_for_lost(feed: Feed) -> None:
+def test_seek_recorded_after_an_open_backfill_transaction_is_found(feed: Feed) -> None:
     feed.write(5)
     feed.run()
     to = feed.mysql.head()
@@ -163,7 +163,7 @@ def test_seek_recorded_behind_an_open_transaction_of_a_backfill_is_not_taken_for
 
 
 @pytest.mark.extended
-def test_first_checkpoint_noted_behind_an_open_transaction_of_a_backfill_is_found(feed: Feed) -> None:
+def test_first_checkpoint_recorded_after_an_open_backfill_transaction_is_found(feed: Feed) -> None:
     begin, feed.settings["start"] = feed.settings["start"], "latest"
     feed.configure()
     feed.write(5)
@@ -227,7 +227,7 @@ def delete_topics(feed: Feed, *topics: str) -> None:
 
 
 @pytest.mark.extended
-def test_a_lost_commit_log_beside_a_checkpoint_stops_what_would_publish_twice_until_a_seek(
+def test_lost_commit_log_with_a_checkpoint_stops_runs_until_a_seek(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.use_connect(spark_connect.url)
@@ -256,7 +256,7 @@ def test_a_lost_commit_log_beside_a_checkpoint_stops_what_would_publish_twice_un
 
 
 @pytest.mark.extended
-def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing_was_published(
+def test_recover_without_commit_log_and_checkpoint_makes_no_claim_on_published_rows(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.use_connect(spark_connect.url)
@@ -281,7 +281,7 @@ def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing
 
 
 @with_everything
-def test_a_schema_history_that_nothing_needs_and_its_topic_does_not_take_keeps_no_window_from_its_seal(
+def test_unneeded_schema_history_too_large_for_its_topic_does_not_stop_the_seal(
     feed: Feed,
 ) -> None:
     feed.settings |= {"publish_ddl": "off", "format": "flat"}

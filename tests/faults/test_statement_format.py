@@ -1,4 +1,5 @@
-"""Changes in statement format, whose rows no event holds: those of others pass, and none of ours is lost in silence."""
+"""Changes in statement format, without row events: those of other tables pass, none of captured tables is lost
+silently."""
 
 from __future__ import annotations
 
@@ -45,14 +46,14 @@ def refusal(feed: Feed) -> str:
     return run.text()
 
 
-def told(feed: Feed, table: str) -> list[Any]:
+def published_statements(feed: Feed, table: str) -> list[Any]:
     """The SQL of the statement records in partition 0 of a table's topic, and the rows between them."""
     values = [json.loads(record.value) for record in feed.records(table) if record.partition == 0 and record.value]
     return [value.get("sql") or value.get("ddl") or value["after"] for value in values if value.get("op") != "t"]
 
 
 @pytest.mark.extended
-def test_what_writes_other_tables_stops_nothing(either: Feed) -> None:
+def test_statement_on_other_tables_does_not_fail_the_run(either: Feed) -> None:
     feed = either
     heartbeat = "INSERT INTO mysql.{} VALUES (1, {}) ON DUPLICATE KEY UPDATE value = {}"
     feed.mysql.execute(
@@ -82,7 +83,7 @@ def test_what_writes_other_tables_stops_nothing(either: Feed) -> None:
     feed.check()
 
 
-def test_what_may_write_a_captured_table_stops_the_run_and_says_how_to_go_on(either: Feed) -> None:
+def test_statement_on_a_captured_table_fails_the_run_with_a_remedy(either: Feed) -> None:
     feed = either
     feed.mysql.execute(
         "SET GLOBAL log_bin_trust_function_creators = 1",
@@ -107,9 +108,7 @@ def test_what_may_write_a_captured_table_stops_the_run_and_says_how_to_go_on(eit
 
 
 @pytest.mark.extended
-def test_a_server_in_statement_format_is_read_where_the_pipeline_says_so(
-    either: Feed, spark_connect: SparkConnectServer
-) -> None:
+def test_statement_format_is_read_if_the_pipeline_allows_it(either: Feed, spark_connect: SparkConnectServer) -> None:
     feed = either
     ((before,),) = feed.mysql.execute("SELECT @@GLOBAL.binlog_format")
     feed.run()
@@ -131,8 +130,8 @@ def test_a_server_in_statement_format_is_read_where_the_pipeline_says_so(
     finally:
         feed.mysql.execute(f"SET GLOBAL binlog_format = '{before}'")
     unknown = f"SELECT `{feed.name}`.`f`(2)"
-    assert told(feed, "accounts")[-2:] == ["INSERT INTO accounts VALUES (1, 1, 'a')", unknown]
-    assert told(feed, "journal")[-1:] == [unknown]
-    assert [text.split(" /*")[0] for text in told(feed, "filled")[-2:]] == [
+    assert published_statements(feed, "accounts")[-2:] == ["INSERT INTO accounts VALUES (1, 1, 'a')", unknown]
+    assert published_statements(feed, "journal")[-1:] == [unknown]
+    assert [text.split(" /*")[0] for text in published_statements(feed, "filled")[-2:]] == [
         "CREATE TABLE filled SELECT id FROM accounts"
     ] * 2

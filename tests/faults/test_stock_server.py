@@ -1,4 +1,4 @@
-"""Servers with their default settings: DDL between where a pipeline begins and its rows, in each way to begin."""
+"""Servers with their default settings: DDL between the start of a pipeline and its rows, for each kind of start."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.existing_rows import running_beside
+from faults.existing_rows import snapshot_beside_runs
 from faults.feed import Feed, Runner
-from faults.replica import caught_up, replicate, stop_replicating
+from faults.replica import replicate, stop_replicating, wait_until_caught_up
 from integration.ddl.test_schemas_backwards import HARMLESS, ON_MARIADB, ROW, SHOWN, TABLE, UNKNOWN
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql import source
@@ -23,7 +23,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import GTIDS, MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 GONE = ("drop table", "drop column of the key")
@@ -43,7 +43,7 @@ if ALL:
 
 
 def derivable(server: SqlServer) -> dict[str, str]:
-    """Statements before which the tables of this server follow from what is after them."""
+    """Statements before which this server's tables can be derived from the later ones."""
     version = str(server.execute("SELECT VERSION()")[0][0])
     if version.startswith("5.7"):
         renamed = {name: sql for name, sql in HARMLESS.items() if "RENAME COLUMN" not in sql}
@@ -81,7 +81,7 @@ class Stock:
         for number, sql in enumerate(self.statements.values()):
             self.server.execute(*sql.format(t=f"{self.feed.name}.t{number}").split("; "))
 
-    def rows_behind(self) -> None:
+    def rows_after(self) -> None:
         for number, name in enumerate(self.statements):
             if name not in GONE:
                 row = "(id, name) VALUES (2, 'n')" if name == "other key" else "(id) VALUES (2)"
@@ -101,7 +101,7 @@ class Stock:
         return found
 
     def check(self, suffix: str = "") -> None:
-        """Each table's first row is published as it was, and the one behind its statement."""
+        """Each table's first row is published as it was, and the one after its statement."""
         published = self.published(suffix)
         assert {name: rows[0] for name, rows in published.items()} == dict.fromkeys(self.statements, BEFORE)
         assert [name for name, rows in published.items() if len(rows) != 2] == []
@@ -126,7 +126,7 @@ def test_a_first_run_from_before_the_ddl(stock: Stock) -> None:
     stock.begin_at(stock.head())
     stock.rows()
     stock.alter()
-    stock.rows_behind()
+    stock.rows_after()
     stock.feed.run()
     stock.check()
 
@@ -137,7 +137,7 @@ def test_ddl_after_a_first_run_that_found_nothing(stock: Stock) -> None:
     stock.feed.run()
     stock.rows()
     stock.alter()
-    stock.rows_behind()
+    stock.rows_after()
     stock.feed.run()
     stock.check()
 
@@ -148,8 +148,8 @@ def test_ddl_between_the_checkpoint_and_a_snapshot(stock: Stock) -> None:
     stock.feed.run()
     stock.rows()
     stock.alter()
-    stock.rows_behind()
-    with running_beside(stock.feed):
+    stock.rows_after()
+    with snapshot_beside_runs(stock.feed):
         snapshot = stock.feed.fork_command("", "snapshot", stock.feed.name)
         assert snapshot.result() == 0, snapshot.text()[-3000:]
     published = stock.published()
@@ -163,10 +163,10 @@ def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
     stock.alter()
     stock.begin_at("latest")
     stock.feed.run()
-    stock.rows_behind()
+    stock.rows_after()
     stock.feed.run()
-    sought = stock.feed.command("seek", stock.feed.name, before, "--why", "a test", "--yes")
-    assert sought.returncode == 0, sought.stdout + sought.stderr
+    seek = stock.feed.command("seek", stock.feed.name, before, "--why", "a test", "--yes")
+    assert seek.returncode == 0, seek.stdout + seek.stderr
     stock.feed.run_until_current()
     published = stock.published()
     assert {name: rows[0] for name, rows in published.items()} == dict.fromkeys(stock.statements, BEFORE)
@@ -180,7 +180,7 @@ def test_a_backfill_of_a_file_from_before_the_history(stock: Stock) -> None:
     stock.alter()
     stock.begin_at("latest")
     stock.feed.run()
-    stock.rows_behind()
+    stock.rows_after()
     backfill = stock.feed.fork_command("", "backfill", stock.feed.name, "--from-file", file)
     assert backfill.result() == 0, backfill.text()[-3000:]
     published = stock.published(".replay")
@@ -198,18 +198,18 @@ def test_ddl_that_a_new_server_has_yet_to_give(
         settings = {**options, "server_id": server_id}
         return kind(tmp_path / folder, options=settings, release=release, owner=ProcessId.own(), quick=True)
 
-    with started(server("a", 1)) as source, started(server("b", 2)) as other:
+    with run_server(server("a", 1)) as source, run_server(server("b", 2)) as other:
         replicate(source, other)
         stock = Stock(Feed(unique_name, source, kafka_broker, tmp_path, runner), derivable(source))
         stock.create()
         stock.feed.run()
         stock.rows()
         stock.alter()
-        caught_up(source, other)
+        wait_until_caught_up(source, other)
         source.stop()
         stop_replicating(other)
         stock.feed.mysql = other
-        stock.rows_behind()
+        stock.rows_after()
         stock.feed.run()
         stock.check()
 
@@ -221,7 +221,7 @@ def test_ddl_that_a_new_server_has_yet_to_give(
 def unknown(
     request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Stock]:
-    """Rows before statements that leave no trace of what the tables were, and a pipeline that begins before them."""
+    """Rows before statements that leave no trace of the earlier schemas, and a pipeline that begins before them."""
     server: SqlServer = request.getfixturevalue(request.param)
     stock = Stock(Feed(unique_name, server, kafka_broker, tmp_path, runner), UNKNOWN)
     stock.create()
@@ -229,7 +229,7 @@ def unknown(
     stock.begin_at(stock.head())
     stock.rows()
     stock.alter()
-    stock.rows_behind()
+    stock.rows_after()
     yield stock
     server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
@@ -253,7 +253,7 @@ def test_all_unknown_tables_are_listed_before_the_first_row(unknown: Stock) -> N
 
 
 @pytest.mark.extended
-def test_tables_begin_where_they_are_known_and_what_is_left_out_is_counted(unknown: Stock) -> None:
+def test_unknown_rows_before_a_known_schema_are_skipped_and_counted(unknown: Stock) -> None:
     feed = unknown.feed
     assert feed.begin().result() == 2
     answered = feed.command("schema", feed.name, "--unknown", "begin")
@@ -267,9 +267,9 @@ def test_tables_begin_where_they_are_known_and_what_is_left_out_is_counted(unkno
 
 
 @pytest.mark.extended
-def test_placeholders_stand_for_names_that_are_not_known(unknown: Stock) -> None:
+def test_unknown_names_get_placeholders(unknown: Stock) -> None:
     feed = unknown.feed
-    feed.settings["unknown_definition"] = {f"{feed.name}.t*": "placeholder"}
+    feed.settings["unknown_schema"] = {f"{feed.name}.t*": "placeholder"}
     feed.configure()
     feed.run()
     published = unknown.published()
@@ -285,14 +285,14 @@ def test_placeholders_stand_for_names_that_are_not_known(unknown: Stock) -> None
 
 
 @pytest.mark.extended
-def test_a_column_that_may_be_hidden_is_not_published_under_a_placeholder(unknown: Stock) -> None:
+def test_column_that_may_be_hidden_gets_no_placeholder(unknown: Stock) -> None:
     feed = unknown.feed
-    feed.settings["unknown_definition"] = "placeholder"
+    feed.settings["unknown_schema"] = "placeholder"
     feed.settings["columns"] = {"mask": {f"{feed.name}.t3.name": {"text": "-"}}}
     feed.configure()
     run = feed.begin()
     assert run.result() == 2, run.text()
-    assert "one of those that are hidden may be among them" in " ".join(run.text().split())
+    assert "a hidden column may be among them" in " ".join(run.text().split())
     assert [rows for rows in unknown.published().values() if rows] == []
     feed.settings["columns"]["mask"][f"{feed.name}.t3.__dropped_col_*"] = {"text": None}
     feed.configure()
@@ -302,7 +302,7 @@ def test_a_column_that_may_be_hidden_is_not_published_under_a_placeholder(unknow
 
 
 @pytest.mark.extended
-def test_statements_of_before_define_what_the_tables_were(unknown: Stock, tmp_path: Path) -> None:
+def test_earlier_statements_define_the_earlier_tables(unknown: Stock, tmp_path: Path) -> None:
     feed, file = unknown.feed, tmp_path / "before.sql"
     assert feed.begin().result() == 2
     file.write_text(f"CREATE TABLE {feed.name}.t0 (id INT PRIMARY KEY, name VARCHAR(40));")
@@ -325,7 +325,7 @@ def test_invisible_primary_keys_that_the_server_hides_are_known(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:
     options = {"sql_generate_invisible_primary_key": "ON", "show_gipk_in_create_table_and_information_schema": "OFF"}
-    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
         server.execute("CREATE TABLE keyless (name VARCHAR(10))", database=unique_name)
         server.execute("INSERT INTO keyless VALUES ('a')", "FLUSH BINARY LOGS", database=unique_name)

@@ -1,4 +1,4 @@
-"""Transactions by `provide.transaction.metadata`: whole by their own records, over slices, kills and servers."""
+"""Transactions of `provide.transaction.metadata` are complete by their records, over slices, kills and servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from faults.feed import TABLES, Feed
-from integration.rebuilt import event_ids
+from integration.topic_rows import event_ids
 
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
@@ -56,9 +56,9 @@ def check_whole(feed: Feed) -> int:
                 of_tables[where["id"], f"{feed.name}.{table}"].append(where["data_collection_order"])
     records = feed.records("transaction")
     assert len(set(event_ids(records))) == len(records)
-    told = [json.loads(record.value) for record in records]
-    assert [json.loads(record.key) for record in records] == [{"id": each["id"]} for each in told]
-    begun, ended = told[::2], told[1::2]
+    records_read = [json.loads(record.value) for record in records]
+    assert [json.loads(record.key) for record in records] == [{"id": each["id"]} for each in records_read]
+    begun, ended = records_read[::2], records_read[1::2]
     assert {each["status"] for each in begun} == {"BEGIN"}
     assert [each["id"] for each in begun] == [each["id"] for each in ended]
     assert orders.keys() <= {each["id"] for each in ended}
@@ -73,9 +73,7 @@ def check_whole(feed: Feed) -> int:
 
 
 @pytest.mark.parametrize("kind", ["feed", "mariadb_feed"])
-def test_killed_while_it_publishes_a_run_leaves_each_transaction_whole_by_its_records(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_kill_while_publishing_leaves_complete_transactions(kind: str, request: pytest.FixtureRequest) -> None:
     feed: Feed = request.getfixturevalue(kind)
     numbered(feed)
     write(feed)

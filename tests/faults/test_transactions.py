@@ -22,7 +22,7 @@ from changefeed.model.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.port import LOCALHOST, free_port
-from devstack.process import started
+from devstack.process import run_server
 
 pytestmark = pytest.mark.extended
 
@@ -65,7 +65,7 @@ class Line:
         os.kill(self.broker.pid, signal.SIGCONT)
 
     def lose_answers(self, seconds: float) -> None:
-        """What arrives meanwhile is taken, and nobody hears of it."""
+        """The proxy accepts the bytes that arrive and forwards none."""
         self.wire.deaf = True
         time.sleep(seconds)
         self.wire.cut()
@@ -80,7 +80,7 @@ class Line:
 @pytest.fixture(scope="module")
 def line(session_folder: Path) -> Iterator[Line]:
     ours = Line(session_folder / "disturbed-kafka")
-    with started(ours.broker):
+    with run_server(ours.broker):
         ours.lay()
         yield ours
         ours.wire.close()
@@ -179,8 +179,8 @@ def test_connections_that_are_cut_repeat_and_lose_nothing(line: Line, topic: str
     assert rows_of(line.broker.bootstrap, topic) == task.expected
 
 
-def test_a_broker_that_stands_still_for_a_while_repeats_and_loses_nothing(line: Line, topic: str) -> None:
-    """For longer than the producer hears of a silent broker."""
+def test_broker_pause_repeats_and_loses_nothing(line: Line, topic: str) -> None:
+    """For longer than the producer waits for a silent broker."""
     task = Task(line.connection(1), topic, transactions=40)
     _disturbed(task, lambda: line.freeze(2), times=1)
     assert rows_of(line.broker.bootstrap, topic) == task.expected
@@ -211,7 +211,7 @@ def _send_and_commit(transactions: Transactions, topic: str) -> None:
     transactions.commit("too late")
 
 
-def test_a_transaction_that_outlives_its_timeout_is_not_committed_and_told_as_that(line: Line, topic: str) -> None:
+def test_transaction_beyond_its_timeout_is_aborted_and_reported(line: Line, topic: str) -> None:
     settings = PublishSettings(transaction_seconds=1, transaction_timeout_seconds=2)
     for late in ("commit", "send"):
         ours = Transactions(line.connection(), f"changefeed.{topic}.0", settings, [topic])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from faults.feed import NOTHING_NEW, Feed
-from integration.rebuilt import event_ids, rebuilt, records_of, selected
+from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -19,8 +19,8 @@ from changefeed.transforms.change import Change
 
 def transform(change: Change, copies: str) -> list[Change] | Change | None:
     if change.table == "accounts":  # each change once more, into a topic of its own
-        return [change, change.changed(topic=copies)]
-    return None if len(change.row["text"]) % 2 else change.changed(topic=copies.replace("copies", "even"))
+        return [change, change.replace(topic=copies)]
+    return None if len(change.row["text"]) % 2 else change.replace(topic=copies.replace("copies", "even"))
 """
 
 
@@ -37,11 +37,13 @@ def check(feed: Feed) -> None:
     for topic in ("accounts", "copies"):
         records = records_of(feed.kafka.bootstrap, f"{feed.name}.{topic}")
         assert [event for event, count in Counter(event_ids(records)).items() if count > 1] == [], topic
-        assert rebuilt(records) == selected(feed.mysql, feed.name, "accounts"), topic
+        assert topic_rows(records) == select_rows(feed.mysql, feed.name, "accounts"), topic
     even = records_of(feed.kafka.bootstrap, f"{feed.name}.even")
-    wanted = {key: row for key, row in selected(feed.mysql, feed.name, "journal").items() if len(row["text"]) % 2 == 0}
-    assert rebuilt(even) == wanted
-    assert len(even) == len(wanted)
+    expected = {
+        key: row for key, row in select_rows(feed.mysql, feed.name, "journal").items() if len(row["text"]) % 2 == 0
+    }
+    assert topic_rows(even) == expected
+    assert len(even) == len(expected)
     assert feed.records("journal") == []
 
 
@@ -99,7 +101,7 @@ def test_a_function_that_makes_other_messages_at_a_retry_is_caught(feed: Feed) -
     random = FUNCTION.replace(
         "    if change.table",
         f"    import os\n    if change.table == 'accounts' and not os.path.exists({str(marker)!r}):\n"
-        "        return [change, change.changed(topic=copies), change.changed(topic=copies)]\n    if change.table",
+        "        return [change, change.replace(topic=copies), change.replace(topic=copies)]\n    if change.table",
     )
     transformed(feed, random)
     feed.write(60)
@@ -125,8 +127,8 @@ from changefeed.transforms.change import Change
 def transform(change: Change, copies: str, salt: str = "old") -> Change:
     number = change.row["id"]
     if (salt == "new" or os.path.exists({marker!r})) and number % 3 == 0:
-        return change.changed(topic=copies + ".a")  # is published before the others
-    return change.changed(topic=copies + (".z" if number % 2 else ".m"))
+        return change.replace(topic=copies + ".a")  # is published before the others
+    return change.replace(topic=copies + (".z" if number % 2 else ".m"))
 """
 ROUTED_ROWS = 90
 
@@ -174,7 +176,7 @@ def test_a_window_is_finished_with_the_secrets_that_it_was_begun_with_or_not_at_
     check_routed(feed)
 
 
-def test_a_function_that_routes_otherwise_at_a_retry_stops_it_before_anything_is_published(feed: Feed) -> None:
+def test_retry_with_other_routing_fails_before_publishing(feed: Feed) -> None:
     """No digest knows what decides, and the topic that comes first was given nothing before."""
     routed(feed)
     before = half_published(feed)
@@ -188,9 +190,7 @@ def test_a_function_that_routes_otherwise_at_a_retry_stops_it_before_anything_is
 
 
 @pytest.mark.extended
-def test_many_slices_on_spark_are_compared_with_all_that_was_given_before_any_is_published(
-    feed: Feed, spark_connect: SparkConnectServer
-) -> None:
+def test_retry_on_spark_compares_all_slices_before_publishing(feed: Feed, spark_connect: SparkConnectServer) -> None:
     feed.use_connect(spark_connect.url)
     routed(feed)
     feed.mysql.execute("FLUSH BINARY LOGS", f"INSERT INTO `{feed.name}`.accounts VALUES (1, 1, 'x')")
@@ -203,7 +203,7 @@ def test_many_slices_on_spark_are_compared_with_all_that_was_given_before_any_is
 
 
 @pytest.mark.extended
-def test_what_a_function_fails_on_stops_the_run_or_goes_to_the_dead_letters_once(feed: Feed) -> None:
+def test_function_error_fails_the_run_or_writes_one_dead_letter(feed: Feed) -> None:
     failing = FUNCTION.replace(
         "    if change.table", "    if change.row['id'] == 7:\n        1 / 0\n    if change.table", 1
     )

@@ -1,4 +1,4 @@
-"""MariaDB's binlog_alter_two_phase: the statement is logged where an ALTER begins, and again where it ends."""
+"""MariaDB's binlog_alter_two_phase: the statement is logged when an ALTER begins, and again when it ends."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 from pymysql.err import Error
 from two_phase_alter import EXCHANGE, TABLE, TWO_PHASE, alter_at_once, begun_alter
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 TABLES = ("t0", "t1", "t2")
@@ -45,7 +45,7 @@ def check(feed: Feed) -> None:
     assert [words for words in statements if words[0] == "ALTER"] == [["ALTER", "TABLE", t] for t in ("t1", "t0", "t2")]
 
 
-def test_alter_in_two_phases_counts_where_it_is_committed(altered: Feed) -> None:
+def test_two_phase_alter_takes_effect_at_its_commit(altered: Feed) -> None:
     """The tables are known before, and a window ends between the beginnings and the ends."""
     altered.run()
     alter_at_once(altered.mysql, altered.name, between=altered.run)
@@ -58,7 +58,7 @@ def test_alter_in_two_phases_counts_where_it_is_committed(altered: Feed) -> None
     "altered", ["mariadb_server", "full_mariadb_server", "mariadb_1011_server", "mariadb_118_server"], indirect=True
 )
 @pytest.mark.parametrize("start", ["known", "learned behind them"])
-def test_alter_in_two_phases_read_forwards_and_backwards(altered: Feed, start: str) -> None:
+def test_two_phase_alter_is_read_forwards_and_backwards(altered: Feed, start: str) -> None:
     if start == "known":
         altered.run()
     alter_at_once(altered.mysql, altered.name)
@@ -67,7 +67,7 @@ def test_alter_in_two_phases_read_forwards_and_backwards(altered: Feed, start: s
 
 
 @pytest.mark.extended
-def test_schemas_learned_while_an_alter_in_two_phases_is_under_way(altered: Feed) -> None:
+def test_schemas_learned_during_a_two_phase_alter(altered: Feed) -> None:
     """What information_schema says then is what tables are before the ALTER."""
     alter_at_once(altered.mysql, altered.name, between=altered.run)
     altered.run()
@@ -76,11 +76,11 @@ def test_schemas_learned_while_an_alter_in_two_phases_is_under_way(altered: Feed
 
 @pytest.mark.extended
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "learned behind it"])
-def test_alter_in_two_phases_of_a_server_that_dies_between_them_changes_nothing(
+def test_two_phase_alter_of_a_killed_server_changes_nothing(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, is_known: bool
 ) -> None:
-    """Its beginning stays in the binlog and nothing ends it; the table is as before, until it is altered anew."""
-    with started(MariadbServer(tmp_path / "server", owner=ProcessId.own(), quick=True)) as server:
+    """Its beginning stays in the binlog without an end; the table is as before, until it is altered anew."""
+    with run_server(MariadbServer(tmp_path / "server", owner=ProcessId.own(), quick=True)) as server:
         feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"topics": {"partitions": 1}})
         server.execute(f"CREATE TABLE t0 {TABLE}", database=unique_name)
         row = "INSERT INTO t0 (id, a, b) VALUES ({}, 10, 20)"

@@ -1,4 +1,4 @@
-"""verify finds whatever differs between source and topics, and says equal where nothing does, also under a writer."""
+"""verify finds each difference between source and topics, and reports equal if there is none, also under a writer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from both_settings import on_both_settings
 from faults.existing_rows import finish
 from faults.feed import Feed
-from integration.rebuilt import event_ids, records_of
+from integration.topic_rows import event_ids, records_of
 from kafka.admin import NewTopic
-from verified import compared, verified
+from run_verify import run_verify, verify_planned
 
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
@@ -25,7 +25,7 @@ from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.spark.connect import connect_session
 from changefeed.spark.target import SparkTarget
 from changefeed.verify.plan import plan_verify
-from changefeed.verify.positions import published_up_to, wait_for_runs
+from changefeed.verify.positions import read_published_end, wait_for_runs
 from changefeed.verify.report import TableAccount, VerifyReport, last_reports, summary
 from devstack.mysql import MysqlServer
 from devstack.schema_registry import SchemaRegistry
@@ -42,7 +42,7 @@ ALL_KEYS = {
     "huge": "id INT PRIMARY KEY, text LONGTEXT, data LONGBLOB",
     "heap": "number INT, text VARCHAR(50), price DECIMAL(6, 2)",
 }
-"""A table for each sort of key; the last has none."""
+"""A table for each kind of key; the last has none."""
 ROWS = {
     "number": "(-9223372036854775808, 'least'), (-1, NULL), (0, ''), (7, 'é'), (9223372036854775807, 'most')",
     "pair": "(1, '2026-01-31', 'a'), (1, '2026-02-01', 'b'), (-5, '2026-01-31', NULL)",
@@ -75,12 +75,12 @@ def connections_of(feed: Feed, **more: str) -> PipelineConnections:
 
 
 def account(report: VerifyReport, table: str) -> TableAccount:
-    (found,) = [each for each in report.tables if each.name.endswith(f".{table}")]
-    return found
+    (account,) = [each for each in report.tables if each.name.endswith(f".{table}")]
+    return account
 
 
-def copied(feed: Feed, table: str, change: Callable[[list[Any]], list[Any]]) -> PipelineConnections:
-    """The pipeline whose topics are a copy of its own; ``change`` makes other records of those of ``table``."""
+def copy_topic(feed: Feed, table: str, change: Callable[[list[Any]], list[Any]]) -> PipelineConnections:
+    """The pipeline with copies of its topics; ``change`` changes the records of ``table``."""
     suffix = f".copy{next(feed.numbers)}"
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     producer = kafka.KafkaProducer(bootstrap_servers=feed.kafka.bootstrap)
@@ -105,7 +105,7 @@ def copied(feed: Feed, table: str, change: Callable[[list[Any]], list[Any]]) -> 
 
 
 def event_position(record: Any) -> tuple[int, ...]:
-    """Where the record's change stands: offset of the event, number of the row, step."""
+    """The position of the record's change: position of the event, number of the row, step."""
     (event_id,) = event_ids([record])
     _, where, *numbers = event_id.split("/")
     return int(where.rpartition(":")[2]), *map(int, numbers)
@@ -128,29 +128,31 @@ def test_rows_of_all_sorts_of_keys_are_equal_chunk_by_chunk(any_feed: Feed) -> N
         )
     feed.mysql.execute(
         f"UPDATE `{feed.name}`.word SET code = 'x' WHERE code = 'é'",
-        f"UPDATE `{feed.name}`.word SET code = 'ABC' WHERE code = 'abc'",  # the same key to the server
+        f"UPDATE `{feed.name}`.word SET code = 'ABC' WHERE code = 'abc'",  # the same key for the server
         f"DELETE FROM `{feed.name}`.price WHERE amount = 0",
         f"UPDATE `{feed.name}`.heap SET number = 9 WHERE number = 2",
         f"DELETE FROM `{feed.name}`.heap WHERE number = 1 LIMIT 1",
     )
     feed.write()
     feed.run()
-    report = verified(connections_of(feed), chunk_rows=2)
+    report = run_verify(connections_of(feed), chunk_rows=2)
     assert report.outcome == "equal", summary(report)
-    assert report.compared == report.rows > 20
+    assert report.equal_rows == report.rows > 20
     assert {table.name.partition(".")[2] for table in report.tables} == {*ALL_KEYS, "accounts", "journal"}
 
 
 @on_both_settings
 @pytest.mark.usefixtures("server_settings")
-def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
+def test_each_fault_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
     feed = any_feed
     feed.write(40)
     feed.run()
-    assert verified(connections_of(feed)).outcome == "equal"
+    assert run_verify(connections_of(feed)).outcome == "equal"
 
-    def found(change: Callable[[list[Any]], list[Any]], table: str = "journal") -> tuple[dict[str, int], VerifyReport]:
-        report = verified(copied(feed, table, change))
+    def faults_after(
+        change: Callable[[list[Any]], list[Any]], table: str = "journal"
+    ) -> tuple[dict[str, int], VerifyReport]:
+        report = run_verify(copy_topic(feed, table, change))
         assert report.outcome == "differs", summary(report)
         (differing,) = [each for each in report.tables if each.outcome == "differs"]
         assert differing.name == f"{feed.name}.{table}"
@@ -158,7 +160,7 @@ def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
         return {**kinds, **differing.faults}, report
 
     def latest(records: list[Any]) -> int:
-        """The last of the records of a row that is there still."""
+        """The last record of a row that still exists."""
         last = {record.key: number for number, record in enumerate(records)}
         return next(number for number in last.values() if records[number].value is not None)
 
@@ -167,21 +169,23 @@ def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
         return [*records[:number], with_value(records[number], text="ë"), *records[number + 1 :]]
 
     for table in ("journal", "accounts"):
-        kinds, report = found(changed_cell, table)
+        kinds, report = faults_after(changed_cell, table)
         assert kinds == {"changed": 1}
-        (verdict,) = report.verdicts
-        assert verdict.offset >= 0
-        assert report.rounds == 3  # it was looked at again
-    assert found(lambda records: records[1:])[0] == {"unpublished": 1}
-    assert found(lambda records: [*records[:3], records[3]._replace(value=None), *records[4:]])[0] == {"missing": 1}
-    assert found(lambda records: [*records[:3], records[2], *records[3:]])[0] == {"repeated": 1}
-    assert found(lambda records: [records[1], records[0], *records[2:]])[0] == {"disordered": 1}
+        (result,) = report.results
+        assert result.offset >= 0
+        assert report.rounds == 3  # it was compared again
+    assert faults_after(lambda records: records[1:])[0] == {"unpublished": 1}
+    assert faults_after(lambda records: [*records[:3], records[3]._replace(value=None), *records[4:]])[0] == {
+        "missing": 1
+    }
+    assert faults_after(lambda records: [*records[:3], records[2], *records[3:]])[0] == {"repeated": 1}
+    assert faults_after(lambda records: [records[1], records[0], *records[2:]])[0] == {"disordered": 1}
     other_key = json.dumps({"id": 10_000}).encode()
-    assert found(lambda records: [records[0]._replace(key=other_key), *records[1:]])[0] == {
+    assert faults_after(lambda records: [records[0]._replace(key=other_key), *records[1:]])[0] == {
         "extra": 1,
         "unpublished": 1,
     }
-    assert found(lambda records: [records[0]._replace(headers=[]), *records[1:]])[0] == {
+    assert faults_after(lambda records: [records[0]._replace(headers=[]), *records[1:]])[0] == {
         "foreign": 1,
         "unpublished": 1,
     }
@@ -197,7 +201,7 @@ def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkTarget) -> N
     feed.run()
 
     def kinds(change: Callable[[list[Any]], list[Any]]) -> dict[str, int]:
-        report = verified(copied(feed, "heap", change), spark=spark)
+        report = run_verify(copy_topic(feed, "heap", change), spark=spark)
         heap = account(report, "heap")
         return {kind: count for kind, count in heap.kinds.items() if count} | dict(heap.faults)
 
@@ -236,22 +240,22 @@ def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed
         f"DELETE FROM {feed.name}.heap WHERE text IS NULL", f"DELETE FROM {feed.name}.journal WHERE text = 'gone'"
     )
     feed.run()
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     assert report.outcome == "equal", summary(report)
     assert account(report, "heap").kinds == {"equal": 5}
     finish(feed, "--tables", f"{feed.name}.heap", "--where", "text = 'once'")
-    assert verified(connections_of(feed)).outcome == "equal"  # it says of no other row that it is gone
+    assert run_verify(connections_of(feed)).outcome == "equal"  # no other row is reported as deleted
 
     def without_last(records: list[Any]) -> list[Any]:
         last = max((each for each in records if b'"op":"c"' in each.value), key=event_position)
         return [each for each in records if each is not last]
 
-    report = verified(copied(feed, "heap", without_last), tables=[f"{feed.name}.heap"])
+    report = run_verify(copy_topic(feed, "heap", without_last), tables=[f"{feed.name}.heap"])
     assert account(report, "heap").kinds == {"equal": 4, "missing": 1}, summary(report)
 
 
 @pytest.mark.extended
-def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
+def test_under_a_writer_all_rows_are_compared_and_equal(any_feed: Feed) -> None:
     feed = any_feed
     feed.write(40)
     stop = threading.Event()
@@ -262,7 +266,7 @@ def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
 
     runs = []
 
-    def published(until: BinlogCoordinates) -> None:
+    def run_until_published(until: BinlogCoordinates) -> None:
         runs.append(until)
         feed.run()
 
@@ -271,14 +275,14 @@ def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
     writer.start()
     try:
         while not any(table.kinds["meanwhile"] for report in reports for table in report.tables) and len(reports) < 10:
-            reports.append(verified(connections_of(feed), published, chunk_rows=10))
+            reports.append(run_verify(connections_of(feed), run_until_published, chunk_rows=10))
     finally:
         stop.set()
         writer.join()
     for report in reports:
         assert report.outcome == "equal", summary(report)
-        assert report.compared == report.rows
-    assert reports[-1].low != reports[-1].high  # of an earlier one, the writer may have waited for the disk
+        assert report.equal_rows == report.rows
+    assert reports[-1].low != reports[-1].high  # in earlier reports the writer may have waited for the disk
     assert any(table.kinds["meanwhile"] for table in reports[-1].tables)
 
 
@@ -291,27 +295,27 @@ def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_publi
     feed.configure()
     feed.mysql.execute(f"INSERT INTO `{feed.name}`.journal (text) VALUES ('after')")
     feed.run()
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     journal = account(report, "journal")
     assert report.outcome == "differs"
     assert journal.kinds["unpublished"] == journal.rows - 1
-    assert "published by a snapshot only" in " ".join(summary(report))
+    assert "published only by a snapshot" in " ".join(summary(report))
 
 
 @pytest.mark.extended
-def test_behind_a_seek_no_run_is_waited_for_that_publishes_nothing(feed: Feed) -> None:
+def test_verify_after_a_seek_waits_for_no_run_that_publishes_nothing(feed: Feed) -> None:
     feed.write(5)
     feed.run()
     connections = connections_of(feed)
     feed.mysql.execute("FLUSH BINARY LOGS", f"INSERT INTO {feed.name}.journal (text) VALUES ('skipped')")
-    sought = feed.command("seek", feed.name, "latest", "--why", "a test", "--yes")
-    assert sought.returncode == 0, sought.stderr
-    report = verified(connections, wait_for_runs(connections, 0))
+    done = feed.command("seek", feed.name, "latest", "--why", "a test", "--yes")
+    assert done.returncode == 0, done.stderr
+    report = run_verify(connections, wait_for_runs(connections, 0))
     assert account(report, "journal").kinds["unpublished"] == 1
 
 
-def damaged(records: list[Any]) -> list[Any]:
-    """Inserts, with one of each thing that can be wrong with a topic."""
+def damage(records: list[Any]) -> list[Any]:
+    """The records of inserts with one fault of each kind."""
     disordered, repeated, missing, changed, foreign = records[:2], records[2], records[3], records[4], records[5]
     return [
         *reversed(disordered),
@@ -325,7 +329,7 @@ def damaged(records: list[Any]) -> list[Any]:
 
 
 @pytest.mark.extended
-def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
+def test_command_runs_the_pipeline_and_reports_every_difference_on_spark(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.write(40)
@@ -335,7 +339,7 @@ def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     equal = feed.command("verify", feed.name, "--run")
     assert equal.returncode == 0, equal.stderr + equal.stdout
     assert equal.stdout.startswith(f"{feed.name}: equal: ")
-    copied(feed, "journal", damaged)
+    copy_topic(feed, "journal", damage)
     feed.use_connect(spark_connect.url)
     differs = feed.command("verify", feed.name, "--tables", f"{feed.name}.*")
     assert differs.returncode == 4, differs.stderr + differs.stdout
@@ -345,7 +349,7 @@ def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     assert lines[at + 1].startswith("  server: {")
     assert "forged" not in lines[at + 1]
     assert '"text":"forged"' in lines[at + 2]
-    assert "1 records stand there twice" in differs.stdout
+    assert "1 records are in the topic twice" in differs.stdout
     (kept,) = last_reports(connections_of(feed).commit_log().read())
     assert kept.outcome == "differs"
     journal = account(kept, "journal")
@@ -384,15 +388,15 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(
     feed.mysql.execute("UPDATE some SET number = 0 WHERE id = 1", database=feed.name)
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)
-    report = verified(connections_of(feed), spark=spark)
+    report = run_verify(connections_of(feed), spark=spark)
     outcomes = {table.name.partition(".")[2]: table.outcome for table in report.tables}
     assert outcomes == {
         **dict.fromkeys(("accounts", "journal", *(f"in_{format}" for format in formats)), "equal"),
         "some": "incomplete",
     }, summary(report)
     assert account(report, "some").left_out == 1
-    assert account(report, "some").compared == 1
-    assert account(report, "in_maxwell").compared == account(report, "in_fluvio").compared == 3
+    assert account(report, "some").equal_rows == 1
+    assert account(report, "in_maxwell").equal_rows == account(report, "in_fluvio").equal_rows == 3
 
 
 @pytest.mark.extended
@@ -413,12 +417,12 @@ def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
     )
     feed.write(10)
     feed.run()
-    report = verified(connections_of(feed), chunk_rows=2)
+    report = run_verify(connections_of(feed), chunk_rows=2)
     assert report.outcome == "equal", summary(report)
-    assert account(report, "pets").compared == 3
-    # Which partition a key is in depends on its schema's id in the registry: the last change is told by its event.
-    copied(feed, "pets", lambda records: sorted(records, key=event_position)[:-1])
-    report = verified(connections_of(feed), spark=spark)
+    assert account(report, "pets").equal_rows == 3
+    # The partition of a key depends on its schema's id in the registry, so the last change is found by its event.
+    copy_topic(feed, "pets", lambda records: sorted(records, key=event_position)[:-1])
+    report = run_verify(connections_of(feed), spark=spark)
     assert account(report, "pets").kinds["unpublished"] == 1, summary(report)
 
 
@@ -436,9 +440,9 @@ def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: 
         database=feed.name,
     )
     feed.run()
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     assert report.outcome == "equal", summary(report)
-    assert report.compared == 5
+    assert report.equal_rows == 5
     records = records_of(feed.kafka.bootstrap, feed.name)
     kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap).create_topics([NewTopic(f"{feed.name}.copy", 1, 1)])
     producer = kafka.KafkaProducer(bootstrap_servers=feed.kafka.bootstrap)
@@ -447,8 +451,10 @@ def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: 
     producer.close()
     feed.settings["topics"] = {"template": f"{feed.name}.copy", "shared": True, "partitions": 1}
     feed.configure()
-    found = {kind: count for kind, count in account(verified(connections_of(feed)), "accounts").kinds.items() if count}
-    assert found == {"equal": 1, "extra": 1, "unpublished": 1}
+    kinds = {
+        kind: count for kind, count in account(run_verify(connections_of(feed)), "accounts").kinds.items() if count
+    }
+    assert kinds == {"equal": 1, "extra": 1, "unpublished": 1}
 
 
 @pytest.mark.extended
@@ -465,15 +471,17 @@ def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed:
         database=feed.name,
     )
     feed.run()
-    report = verified(connections_of(feed), spark=spark)
+    report = run_verify(connections_of(feed), spark=spark)
     assert report.outcome == "equal", summary(report)
     kinds = dict(account(report, "accounts").kinds)
     assert {kind: count for kind, count in kinds.items() if count} == {"equal": 1, "in_part": 1}
-    assert account(report, "journal").compared == 1
+    assert account(report, "journal").equal_rows == 1
 
 
 @pytest.mark.extended
-def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed, spark: SparkTarget) -> None:
+def test_compacted_topic_is_equal_and_rows_removed_by_retention_are_not_compared(
+    feed: Feed, spark: SparkTarget
+) -> None:
     feed.write(40)
     feed.run()
 
@@ -481,24 +489,24 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
         last = {record.key: number for number, record in enumerate(records)}
         return [record for number, record in enumerate(records) if last[record.key] == number]
 
-    report = verified(copied(feed, "accounts", last_of_each_key))
+    report = run_verify(copy_topic(feed, "accounts", last_of_each_key))
     assert report.outcome == "equal", summary(report)
-    connections = copied(feed, "journal", lambda records: records)
+    connections = copy_topic(feed, "journal", lambda records: records)
     topic = feed.settings["topics"]["template"].format(database=feed.name, table="journal")
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     admin.delete_records({kafka.TopicPartition(topic, 0): 3})  # in the middle of a batch
-    report = verified(connections, spark=spark)
+    report = run_verify(connections, spark=spark)
     assert report.outcome == "incomplete", summary(report)
     journal = account(report, "journal")
     assert journal.left_out == 3
-    assert journal.compared == journal.rows - 3
+    assert journal.equal_rows == journal.rows - 3
     assert f"the first records of topic {topic!r} were removed (retention)" in " ".join(summary(report))
     admin.delete_topics([topic])
-    report = verified(connections)
+    report = run_verify(connections)
     assert report.outcome == "differs"
     assert account(report, "journal").kinds["unpublished"] == journal.rows
     admin.create_topics([NewTopic(topic, 2, 1)])
-    assert account(verified(connections), "journal").kinds["unpublished"] == journal.rows
+    assert account(run_verify(connections), "journal").kinds["unpublished"] == journal.rows
 
 
 @pytest.mark.extended
@@ -510,37 +518,37 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
         ("ALTER TABLE journal ADD COLUMN more INT", ""),
     ],
 )
-def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_others_are_judged(
+def test_table_altered_before_it_is_read_is_named_and_others_are_compared(
     feed: Feed, statement: str, words: str, spark: SparkTarget
 ) -> None:
     feed.write(10)
     feed.run()
     planned = plan_verify(connections_of(feed), VerifyRequest())
     feed.mysql.execute(statement, database=feed.name)
-    report = compared(planned, spark=spark)
+    report = verify_planned(planned, spark=spark)
     assert report.outcome == ("incomplete" if words else "equal"), summary(report)
     assert account(report, "accounts").outcome == "equal"
     assert words in " ".join(account(report, "journal").reasons)
 
 
 def test_rows_that_a_server_leaves_out_of_its_results_are_noticed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server leaves out rows that the pipeline published: equal would be wrong, and so would be "gone"."""
+    """The server returns fewer rows than it has: neither "equal" nor "deleted" would be right."""
     feed.write(40)
     feed.run()
     planned = plan_verify(connections_of(feed), VerifyRequest())
     monkeypatch.setattr("changefeed.source.mysql.login.session_statement", lambda: "SET sql_select_limit = 2")
-    report = compared(planned)
+    report = verify_planned(planned)
     assert report.outcome == "incomplete"
-    assert "and returned 2" in " ".join(account(report, "journal").reasons)
+    assert "counts, found 2" in " ".join(account(report, "journal").reasons)
 
 
 @pytest.mark.extended
-def test_a_follower_is_compared_with_the_topics_where_it_stands(
+def test_follower_is_compared_with_the_topics_at_its_position(
     feed: Feed, full_mysql_server: MysqlServer, spark: SparkTarget
 ) -> None:
     feed.write(40)
     feed.run()
-    follower, at = full_mysql_server, published_up_to(connections_of(feed))
+    follower, at = full_mysql_server, read_published_end(connections_of(feed))
     (uuid,) = feed.mysql.execute("SELECT @@server_uuid")[0]
     follower.execute(
         f"CREATE DATABASE {feed.name}",
@@ -557,7 +565,7 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(
     feed.write(20)
     feed.run()  # the source is ahead of its follower
     connections = connections_of(feed, AIRFLOW_CONN_FOLLOWER=follower.url)
-    report = verified(connections, follower="follower", chunk_rows=7)
+    report = run_verify(connections, follower="follower", chunk_rows=7)
     assert report.outcome == "equal", summary(report)
     assert (report.low, report.high, report.follower) == (str(at), str(at), "follower")
     assert sum(table.kinds["meanwhile"] for table in report.tables) == 0
@@ -567,13 +575,13 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(
         "INSERT INTO accounts VALUES (12345, 1, 'nobody')",
         database=feed.name,
     )
-    report = verified(connections, spark=spark, follower="follower")
+    report = run_verify(connections, spark=spark, follower="follower")
     assert {kind: count for kind, count in account(report, "journal").kinds.items() if count and kind != "equal"} == {
         "changed": 1,
         "extra": 2,
     }
     assert account(report, "accounts").kinds["unpublished"] == 1
     follower.execute(f"DELETE FROM changefeed.followed WHERE pipeline = '{feed.name}'")
-    with pytest.raises(SettingsError, match=f"no follower of pipeline '{feed.name}'"):
-        verified(connections, follower="follower")
+    with pytest.raises(SettingsError, match=f"expected the position of pipeline '{feed.name}'"):
+        run_verify(connections, follower="follower")
     follower.execute(f"DROP DATABASE {feed.name}")

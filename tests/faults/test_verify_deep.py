@@ -1,4 +1,4 @@
-"""verify --deep finds what of the records themselves is wrong, and says equal of all that a pipeline publishes."""
+"""verify --deep finds the faults of records, and reports equal for everything that a pipeline publishes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import kafka
 import pytest
 from faults.existing_rows import finish
 from faults.feed import Feed
-from faults.test_verify import account, connections_of, copied, event_position
-from integration.rebuilt import records_of
+from faults.test_verify import account, connections_of, copy_topic, event_position
+from integration.topic_rows import records_of
 from kafka.admin import NewPartitions
-from verified import verified
+from run_verify import run_verify
 
 from changefeed.spark.connect import connect_session
 from changefeed.spark.target import SparkTarget
@@ -36,8 +36,8 @@ def any_feed(request: pytest.FixtureRequest) -> Feed:
 
 
 def deep(feed: Feed, change: Change | None = None, table: str = "accounts", **asked: Any) -> VerifyReport:
-    connections = connections_of(feed) if change is None else copied(feed, table, change)
-    return verified(connections, deep=True, **asked)
+    connections = connections_of(feed) if change is None else copy_topic(feed, table, change)
+    return run_verify(connections, deep=True, **asked)
 
 
 def with_fields(record: Any, **fields: Any) -> Any:
@@ -47,7 +47,7 @@ def with_fields(record: Any, **fields: Any) -> Any:
 
 
 def number_of(records: list[Any], op: str, *, last: bool = False) -> int:
-    """The first, or last, record of an op whose key has earlier and later ones."""
+    """The first or last record with the op whose key has earlier and later records."""
     keys = [record.key for record in records]
     found = [
         number
@@ -60,53 +60,59 @@ def number_of(records: list[Any], op: str, *, last: bool = False) -> int:
     return found[-1 if last else 0]
 
 
-def replaced(number: int, record: Any, records: list[Any]) -> list[Any]:
+def replace_record(number: int, record: Any, records: list[Any]) -> list[Any]:
     return [*records[:number], record, *records[number + 1 :]]
 
 
-def before_forged(records: list[Any]) -> list[Any]:
+def forge_before(records: list[Any]) -> list[Any]:
     number = number_of(records, "u")
     before = json.loads(records[number].value)["before"] | {"text": "forged"}
-    return replaced(number, with_fields(records[number], before=before), records)
+    return replace_record(number, with_fields(records[number], before=before), records)
 
 
-def op_forged(records: list[Any]) -> list[Any]:
-    """An update as a create, with images to fit."""
+def forge_op(records: list[Any]) -> list[Any]:
+    """Replace an update by a create with matching images."""
     number = number_of(records, "u")
-    return replaced(number, with_fields(records[number], op="c", before=None), records)
+    return replace_record(number, with_fields(records[number], op="c", before=None), records)
 
 
-def without_tombstone(records: list[Any]) -> list[Any]:
+def forge_read(records: list[Any]) -> list[Any]:
+    """Replace an update by a row of a snapshot with matching images."""
+    number = number_of(records, "u")
+    return replace_record(number, with_fields(records[number], op="r", before=None), records)
+
+
+def remove_tombstone(records: list[Any]) -> list[Any]:
     number = next(number for number, record in enumerate(records) if record.value is None)
     return [*records[:number], *records[number + 1 :]]
 
 
-def change_lost(records: list[Any]) -> list[Any]:
-    """An update that a later one makes good."""
+def lose_change(records: list[Any]) -> list[Any]:
+    """Remove an update that a later one overwrites."""
     number = number_of(records, "u")
     return [*records[:number], *records[number + 1 :]]
 
 
-def source_forged(records: list[Any]) -> list[Any]:
+def forge_source(records: list[Any]) -> list[Any]:
     number = number_of(records, "u")
     source = json.loads(records[number].value)["source"]
-    return replaced(number, with_fields(records[number], source=source | {"pos": source["pos"] + 1}), records)
+    return replace_record(number, with_fields(records[number], source=source | {"pos": source["pos"] + 1}), records)
 
 
-def image_missing(records: list[Any]) -> list[Any]:
+def remove_image(records: list[Any]) -> list[Any]:
     number = number_of(records, "u")
-    return replaced(number, with_fields(records[number], before=None), records)
+    return replace_record(number, with_fields(records[number], before=None), records)
 
 
-def elsewhere(records: list[Any]) -> list[Any]:
-    """One key in the other partition, from the first record to the last."""
+def move_to_other_partition(records: list[Any]) -> list[Any]:
+    """Move all records of a key to the other partition."""
     key = records[number_of(records, "u")].key
     in_order = sorted(records, key=event_position)
     return [record._replace(partition=1 - record.partition) if record.key == key else record for record in in_order]
 
 
-def under_a_new_id(records: list[Any]) -> list[Any]:
-    """A change that is there once more, as a later one of its partition."""
+def repeat_under_new_id(records: list[Any]) -> list[Any]:
+    """Repeat a change as a later one of its partition."""
     number = number_of(records, "u")
     record = records[number]
     other = next(each for each in records[number + 1 :] if each.partition == record.partition)
@@ -120,47 +126,48 @@ def under_a_new_id(records: list[Any]) -> list[Any]:
     return [*records[:at], with_fields(copy, source=source), *records[at:]]
 
 
-def in_both_partitions(records: list[Any]) -> list[Any]:
+def copy_to_other_partition(records: list[Any]) -> list[Any]:
     record = max(records, key=lambda each: (event_position(each), each.offset))
     return [*records, record._replace(partition=1 - record.partition)]
 
 
 DAMAGES = {
-    before_forged: {"unchained": 1},
-    op_forged: {"unchained": 1},
-    without_tombstone: {"unchained": 1},
-    change_lost: {"unchained": 1},
-    source_forged: {"malformed": 1},
-    image_missing: {"malformed": 1},
-    elsewhere: {"misplaced": 0},
-    under_a_new_id: {"unchained": 1},
+    forge_before: {"unchained": 1},
+    forge_op: {"unchained": 1},
+    forge_read: {"malformed": 1},
+    remove_tombstone: {"unchained": 1},
+    lose_change: {"unchained": 1},
+    forge_source: {"malformed": 1},
+    remove_image: {"malformed": 1},
+    move_to_other_partition: {"misplaced": 0},
+    repeat_under_new_id: {"unchained": 1},
 }
-"""What is wrong with records, and what of it is named; 0 for any number."""
+"""Damages of records, and the faults that are reported for them; 0 for any number."""
 
 
-def test_what_is_wrong_with_records_whose_rows_are_right_is_named(any_feed: Feed, spark: SparkTarget) -> None:
+def test_faults_of_records_with_correct_rows_are_named(any_feed: Feed, spark: SparkTarget) -> None:
     feed = any_feed
     feed.write(60)
     feed.run()
     report = deep(feed)
     assert report.outcome == "equal", summary(report)
-    for number, (damage, wanted) in enumerate(DAMAGES.items()):
-        shallow = verified(copied(feed, "accounts", damage))
+    for number, (damage, expected) in enumerate(DAMAGES.items()):
+        shallow = run_verify(copy_topic(feed, "accounts", damage))
         assert shallow.outcome == "equal", (damage, summary(shallow))
-        report = verified(connections_of(feed), deep=True, **({} if number else {"spark": spark}))
+        report = run_verify(connections_of(feed), deep=True, **({} if number else {"spark": spark}))
         found = account(report, "accounts")
-        faults = {kind: count if wanted.get(kind) else 0 for kind, count in found.faults.items() if count}
-        assert (report.outcome, faults) == ("differs", wanted), (damage, summary(report))
+        faults = {kind: count if expected.get(kind) else 0 for kind, count in found.faults.items() if count}
+        assert (report.outcome, faults) == ("differs", expected), (damage, summary(report))
         reasons = [reason for reason in found.reasons if "partition " in reason and "offset " in reason]
         assert reasons
         assert "forged" not in str(report.to_json())
-    report = deep(feed, in_both_partitions)
+    report = deep(feed, copy_to_other_partition)
     assert account(report, "accounts").faults["repeated"] == 1, summary(report)
 
 
 @pytest.mark.extended
 def test_all_that_a_pipeline_publishes_is_a_chain(any_feed: Feed) -> None:
-    """Changed keys, definitions, truncates, partial images, masks, snapshots and a topic that got more partitions."""
+    """Changed keys, DDL, truncates, partial images, masks, snapshots and a topic that got more partitions."""
     feed = any_feed
     feed.settings |= {
         "columns": {"mask": {f"{feed.name}.*.text": {"text": "***"}}},
@@ -213,23 +220,71 @@ def test_all_that_a_pipeline_publishes_is_a_chain(any_feed: Feed) -> None:
 def test_chains_that_begin_later_are_named_and_no_difference(feed: Feed) -> None:
     feed.write(60)
     feed.run()
-    connections = copied(feed, "accounts", lambda records: records)
+    connections = copy_topic(feed, "accounts", lambda records: records)
     topic = feed.settings["topics"]["template"].format(database=feed.name, table="accounts")
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     count = sum(record.partition == 0 for record in records_of(feed.kafka.bootstrap, topic))
     admin.delete_records({kafka.TopicPartition(topic, 0): count // 2})
-    report = verified(connections, deep=True)
+    report = run_verify(connections, deep=True)
     assert report.outcome == "incomplete", summary(report)
-    assert "begin later, or have gaps" in " ".join(account(report, "accounts").notes)
+    assert "begin later or have gaps" in " ".join(account(report, "accounts").notes)
 
 
 @pytest.mark.extended
 def test_the_command_looks_deep_and_names_key_and_offsets(feed: Feed) -> None:
     feed.write(60)
     feed.run()
-    copied(feed, "accounts", before_forged)
+    copy_topic(feed, "accounts", forge_before)
     if feed.runner.connect:
         feed.use_connect(feed.runner.connect)
     done = feed.command("verify", feed.name, "--deep")
     assert done.returncode == 4, done.stderr + done.stdout
     assert "its row before the change is not the one that the record at offset" in " ".join(done.stdout.split())
+
+
+FORMATS: dict[str, Any] = {
+    "event": "event",
+    "flat": "flat",
+    "flat_rewrite": {"name": "flat", "delete.tombstone.handling.mode": "rewrite-with-tombstone"},
+    "flat_op": {"name": "flat", "delete.tombstone.handling.mode": "rewrite", "add.fields": ["op"]},
+    "maxwell": "maxwell",
+    "cloudevents": "cloudevents",
+    "fluvio": "fluvio",
+    "schemas": {"name": "debezium", "schemas": True},
+}
+
+
+@pytest.mark.extended
+def test_deep_verify_of_each_format_is_equal_and_finds_a_lost_delete(feed: Feed) -> None:
+    feed.settings["topics"] = {
+        "partitions": 2,
+        "routes": [{"match": f"{feed.name}.in_{name}", "format": format} for name, format in FORMATS.items()],
+    }
+    feed.configure()
+    for name in FORMATS:
+        feed.mysql.execute(
+            f"CREATE TABLE in_{name} (id INT PRIMARY KEY, text VARCHAR(20), number DECIMAL(5, 2))",
+            f"INSERT INTO in_{name} VALUES (1, 'a', 9.5), (2, 'b', 10), (3, NULL, NULL)",
+            f"UPDATE in_{name} SET number = 7.25",
+            f"UPDATE in_{name} SET id = 20 WHERE id = 2",
+            f"DELETE FROM in_{name} WHERE id = 3",
+            f"INSERT INTO in_{name} VALUES (3, 'c', 1)",
+            f"UPDATE in_{name} SET text = 'd'",
+            database=feed.name,
+        )
+    feed.run()
+    finish(feed)
+    feed.mysql.execute(*(f"UPDATE in_{name} SET text = 'e'" for name in FORMATS), database=feed.name)
+    feed.run()
+    report = deep(feed)
+    assert {table.name: dict(table.faults) for table in report.tables if table.faults.total()} == {}, summary(report)
+
+    def lose_delete(records: list[Any]) -> list[Any]:
+        return [each for each in records if json.loads(each.value)["__op"] != "d" or b'"id":3' not in each.key]
+
+    routes = feed.settings["topics"]["routes"]
+    copy_topic(feed, "in_flat_op", lose_delete)
+    feed.settings["topics"]["routes"] = routes
+    feed.configure()
+    report = deep(feed)
+    assert account(report, "in_flat_op").faults["unchained"] == 1, summary(report)

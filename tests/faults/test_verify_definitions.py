@@ -1,4 +1,4 @@
-"""Definitions and sessions that change what a SELECT shows, and no row: verify finds no difference in them."""
+"""DDL and session settings that change the result of a SELECT but no row are no difference for verify."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from faults.existing_rows import finish
 from faults.feed import Feed
-from faults.test_verify import account, connections_of, copied
-from verified import verified
+from faults.test_verify import account, connections_of, copy_topic
+from run_verify import run_verify
 
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.verify.report import VerifyReport, summary
@@ -31,11 +31,11 @@ def test_virtual_columns_of_another_time_zone_are_not_compared_and_named(any_fee
         database=feed.name,
     )
     feed.run()
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     assert report.outcome == "equal", summary(report)
     assert "not compared: hour, virtual columns" in " ".join(account(report, "moments").notes)
-    forged = copied(feed, "moments", lambda records: [each for each in records if b'"n":1' not in each.value])
-    assert account(verified(forged), "moments").kinds["unpublished"] == 1
+    forged = copy_topic(feed, "moments", lambda records: [each for each in records if b'"n":1' not in each.value])
+    assert account(run_verify(forged), "moments").kinds["unpublished"] == 1
 
 
 def test_a_table_that_got_a_key_after_its_rows_were_published_is_no_difference(any_feed: Feed) -> None:
@@ -48,19 +48,19 @@ def test_a_table_that_got_a_key_after_its_rows_were_published_is_no_difference(a
         database=feed.name,
     )
     feed.run()
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     late = account(report, "late")
-    assert (report.outcome, late.left_out, late.compared) == ("incomplete", 2, 1), summary(report)
+    assert (report.outcome, late.left_out, late.equal_rows) == ("incomplete", 2, 1), summary(report)
     assert "had none when they were published" in late.reasons[0]
     finish(feed, "--tables", f"{feed.name}.late")
-    report = verified(connections_of(feed))
+    report = run_verify(connections_of(feed))
     assert report.outcome == "equal", summary(report)
 
 
 def test_a_record_whose_key_was_lost_is_foreign(feed: Feed) -> None:
     feed.write(20)
     feed.run()
-    report = verified(copied(feed, "journal", lambda records: [records[0]._replace(key=None), *records[1:]]))
+    report = run_verify(copy_topic(feed, "journal", lambda records: [records[0]._replace(key=None), *records[1:]]))
     assert account(report, "journal").faults == {"foreign": 1}, summary(report)
 
 
@@ -73,9 +73,7 @@ DURING = {
 
 @pytest.mark.parametrize("definition", DURING)
 @pytest.mark.parametrize("moment", ["before the first reading", "between two"])
-def test_a_definition_while_rows_are_compared_is_named_and_no_difference(
-    any_feed: Feed, definition: str, moment: str
-) -> None:
+def test_ddl_during_a_comparison_is_named_and_is_no_difference(any_feed: Feed, definition: str, moment: str) -> None:
     feed = any_feed
     for table in ("heap", "one", "other"):
         key = "" if table == "heap" else " PRIMARY KEY"
@@ -95,14 +93,14 @@ def test_a_definition_while_rows_are_compared_is_named_and_no_difference(
 
 
 def during(feed: Feed, number: int, change: Callable[[], object]) -> VerifyReport:
-    """A comparison in which a change is made when what was read for the ``number``th time waits for the pipeline.
+    """Run a comparison; make a change when it waits for the pipeline for the ``number``th time.
 
-    A change of a row that the first reading saw, and the topics did not, asks for a second one.
+    A row whose change was read from the server and is missing in the topics causes a second round.
     """
     connections = connections_of(feed)
     rounds = []
 
-    def published(_: BinlogCoordinates) -> None:
+    def run_until_published(_: BinlogCoordinates) -> None:
         if len(rounds) == number:
             change()
         rounds.append(number)
@@ -111,7 +109,7 @@ def during(feed: Feed, number: int, change: Callable[[], object]) -> VerifyRepor
     if number:
         for table in ("heap", "one", "other"):
             feed.mysql.execute("SET SESSION sql_log_bin = 0", f"INSERT INTO {table} VALUES (77, 7)", database=feed.name)
-    report = verified(connections, published)
+    report = run_verify(connections, run_until_published)
     if number:
         for of_table in report.tables:
             of_table.kinds.pop("unpublished", None)

@@ -2,7 +2,7 @@
 
 ARGS: `--server mysql` or `mariadb` for one of them, `--metadata FULL` (by default servers are as they come: MINIMAL and
 NO_LOG, where all names are learned), and patterns of files below the suite's folder, such as `t/alter*.test`. With
-`--follower` each file runs on a source with a follower behind it, and the two servers are compared by what they show.
+`--follower` each file runs on a source with a follower, and the tables of both servers are compared.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pathlib import Path
 import pymysql
 from foreign.follower_arena import Ending, FollowerArena
 from foreign.suites import SUITES, reference_of
-from foreign.trial import Arena, SpoiledServerError, Trial, Verdict
+from foreign.trial import Arena, SpoiledServerError, Trial, TrialResult
 
 from devstack.errors import ServerError
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
-from devstack.process import started
+from devstack.process import run_server
 
 _SHOWN = 1500
-"""So many characters of a difference are printed."""
+"""The most characters of a difference that are printed."""
 
 
 def main() -> int:
-    """Run what the arguments say; 1 where something is different by a fault of ours."""
+    """Run what the arguments say; return 1 if there is a difference that is not the server's fault."""
     parser = argparse.ArgumentParser(prog="make test-foreign", description=__doc__)
     parser.add_argument("--server", choices=sorted(SUITES), action="append")
     parser.add_argument("--metadata", choices=["FULL", "MINIMAL", "NO_LOG"])
@@ -48,16 +48,16 @@ def main() -> int:
         arguments = zip(*((name, folders[name], chosen.metadata, chosen.patterns) for name in names), strict=True)
         totals = dict(zip(names, processes.map(run, *arguments), strict=True))
     for name, total in totals.items():
-        print(f"\n{name}: " + ", ".join(f"{total[verdict]} files {verdict}" for verdict in Verdict))
+        print(f"\n{name}: " + ", ".join(f"{total[result]} files {result}" for result in TrialResult))
         print(f"  {total['schemas']} definitions, {total['tables']} tables and {total['changes']} row changes compared")
         for what, count in total.items():
             if what.startswith("because "):
-                print(f"  {count} files {Verdict.NOT_COMPARABLE} {what}")
-    return int(any(total[Verdict.DIFFERENT] for total in totals.values()))
+                print(f"  {count} files {TrialResult.NOT_COMPARABLE} {what}")
+    return int(any(total[TrialResult.DIFFERENT] for total in totals.values()))
 
 
 def run(name: str, folder: Path, metadata: str | None, patterns: list[str]) -> Counter[str]:
-    """Run a suite on a server of its own; how many files have which verdict, and what was compared."""
+    """Run a suite on its own server; return how many files have each result, and what was compared."""
     suite = SUITES[name]
     total: Counter[str] = Counter()
     options = {"binlog_row_metadata": metadata} if metadata else {}
@@ -65,7 +65,7 @@ def run(name: str, folder: Path, metadata: str | None, patterns: list[str]) -> C
     while left:  # a server that a script has spoiled is followed by another one
         with (
             tempfile.TemporaryDirectory(prefix=f"foreign-{name}-") as scratch,
-            started(suite.server(Path(scratch), options=options, owner=ProcessId.own(), quick=True)) as server,
+            run_server(suite.server(Path(scratch), options=options, owner=ProcessId.own(), quick=True)) as server,
             suppress(SpoiledServerError, pymysql.MySQLError, ServerError),
         ):
             arena = Arena(server, reference_of(server))
@@ -74,19 +74,19 @@ def run(name: str, folder: Path, metadata: str | None, patterns: list[str]) -> C
                 trial = arena.run(left[0], folder)
                 del left[0]
                 show(name, trial, time.monotonic() - begun)
-                total[trial.verdict] += 1
-                seen = trial.seen
-                total += Counter(schemas=seen.schemas, tables=seen.tables, changes=seen.changes)
-                if trial.verdict is Verdict.NOT_COMPARABLE:
+                total[trial.result] += 1
+                observations = trial.observations
+                total += Counter(schemas=observations.schemas, tables=observations.tables, changes=observations.changes)
+                if trial.result is TrialResult.NOT_COMPARABLE:
                     total[f"because {trial.reason}"] += 1
     return total
 
 
 def follow(names: list[str], folders: dict[str, Path], metadata: str | None, patterns: list[str]) -> int:
-    """Run suites on sources with followers; 1 where one is not as its source, and no sentence says so."""
+    """Run suites on sources with followers; return 1 if a follower differs from its source without an error."""
     with (
         tempfile.TemporaryDirectory(prefix="foreign-kafka-") as scratch,
-        started(KafkaBroker(Path(scratch), owner=ProcessId.own(), quick=True)) as broker,
+        run_server(KafkaBroker(Path(scratch), owner=ProcessId.own(), quick=True)) as broker,
         ProcessPoolExecutor(len(names)) as processes,
     ):
         arguments = zip(*((name, folders[name], metadata, patterns, broker.bootstrap) for name in names), strict=True)
@@ -103,7 +103,7 @@ def follow(names: list[str], folders: dict[str, Path], metadata: str | None, pat
 
 
 def follow_suite(name: str, folder: Path, metadata: str | None, patterns: list[str], bootstrap: str) -> Counter[str]:
-    """Run a suite on a source and a follower of its own; how many files ended how."""
+    """Run a suite on its own source and follower; return how many files ended in each way."""
     suite = SUITES[name]
     total: Counter[str] = Counter()
     options: dict[str, str | int] = {"binlog_row_metadata": metadata} if metadata else {}
@@ -115,7 +115,7 @@ def follow_suite(name: str, folder: Path, metadata: str | None, patterns: list[s
             suppress(SpoiledServerError, pymysql.MySQLError, ServerError),
         ):
             source, follower = (
-                stack.enter_context(started(suite.server(
+                stack.enter_context(run_server(suite.server(
                     Path(scratch) / role, options={**options, "server_id": number}, owner=ProcessId.own(), quick=True
                 )))
                 for number, role in enumerate(("source", "follower"), 1)
@@ -139,13 +139,13 @@ def follow_suite(name: str, folder: Path, metadata: str | None, patterns: list[s
 
 def show(name: str, trial: Trial, seconds: float) -> None:
     """Print a line for a file, and what is different."""
-    seen = trial.seen
-    notes = [trial.reason, *(f"{count} not compared: {what}" for what, count in seen.passed_over.items())]
+    observations = trial.observations
+    notes = [trial.reason, *(f"{count} not compared: {what}" for what, count in observations.skipped.items())]
     lines = [
-        f"{name} {trial.script}: {trial.verdict}; {seen.schemas} definitions, {seen.tables} tables, "
-        f"{seen.changes} changes, {seconds:.0f} s{''.join(f'; {note}' for note in notes if note)}"
+        f"{name} {trial.script}: {trial.result}; {observations.schemas} definitions, {observations.tables} tables, "
+        f"{observations.changes} changes, {seconds:.0f} s{''.join(f'; {note}' for note in notes if note)}"
     ]
-    for difference in seen.differences:
+    for difference in observations.differences:
         whose = " (the server's)" if difference.is_servers else ""
         lines.append(f"  {difference.what}{whose} {difference.table}: {difference.text[:_SHOWN]}")
     print("\n".join(lines), flush=True)

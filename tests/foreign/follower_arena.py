@@ -1,4 +1,4 @@
-"""A script on a source with a follower behind it, which are compared by what each of them shows of its tables."""
+"""A script on a source with a follower; the tables of both are compared."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from devstack.sql_server import SqlServer
 
 DROPS = re.compile(r"[\s(]*(DROP|TRUNCATE)\b", re.IGNORECASE)
 MOST_LOOKS = 3
-"""So often a script is compared before it drops something, as most end with nothing left."""
+"""How often a script is compared before it drops something, as most drop all of their tables in the end."""
 DIFFERENCES: dict[str, tuple[type[TerminalError], ...]] = {
     "publishing": (AccountingError, BinlogFormatError),
     "following": (AccountingError, BinlogFormatError, BadRecordError),
 }
-"""Errors that say that something is not as it should be, and are no refusal."""
+"""Errors that report a difference, not a refusal."""
 
 
 class Ending(StrEnum):
-    """What became of a script with a follower."""
+    """The result of a script with a follower."""
 
     EQUAL = "equal"
     REFUSED = "refused by a sentence"
@@ -51,7 +51,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class FollowedScript:
-    """How a script ended; ``text`` is the sentence of a refusal, or what differs."""
+    """How a script ended; ``text`` is the message of a refusal, or the difference."""
 
     script: str
     ending: Ending
@@ -63,11 +63,11 @@ class FollowedScript:
 
 
 class _Ended(Exception):
-    """The script need not be played further."""
+    """The script is stopped, as its result is known."""
 
 
 class FollowerArena(Arena):
-    """A source and a follower of its kind, on which scripts run one after another; each finds them as the first did."""
+    """A source and a follower of its kind, on which scripts run one after another, each with clean servers."""
 
     def __init__(self, source: SqlServer, follower: SqlServer, bootstrap: str, scratch: Path, reference: Any) -> None:
         super().__init__(source, reference)
@@ -80,7 +80,7 @@ class FollowerArena(Arena):
         began = time.monotonic()
         self._clean()
         self._clean_follower()
-        run = _Run(self._server, self._follower, self._followed())
+        run = _Run(self._server, self._follower, self._followed_pair())
         player = Player(self._server, folder, lambda sql: run.watch(player, sql))
         ending, text = Ending.EQUAL, ""
         try:
@@ -98,7 +98,7 @@ class FollowerArena(Arena):
         name = str(path.relative_to(folder))
         return FollowedScript(name, ending, text, run.tables, run.rows, run.definitions, seconds)
 
-    def _followed(self) -> Followed:
+    def _followed_pair(self) -> Followed:
         name = f"f{next(self._numbers)}-{self._server.product.lower()}"
         folder = self._scratch / name
         folder.mkdir()
@@ -124,10 +124,10 @@ class FollowerArena(Arena):
 
 
 class _Run:
-    """One script's pipeline and its follower, looked at between its statements."""
+    """One script's pipeline and its follower, compared between its statements."""
 
     def __init__(self, source: SqlServer, follower: SqlServer, followed: Followed) -> None:
-        self._source, self._follower, self._followed = source, follower, followed
+        self._source, self._follower, self._followed_pair = source, follower, followed
         self._looks, self._changes = 0, 0
         self._is_new = True
         self.ending, self.text = Ending.EQUAL, ""
@@ -143,13 +143,13 @@ class _Run:
             self.look()
 
     def look(self) -> None:
-        """Publish what the binlog got, apply it, and compare. Raises _Ended where they are not alike."""
+        """Publish the new events of the binlog, apply them, and compare. Raises _Ended if the servers differ."""
         try:
             step = "publishing"
-            self._followed.publish()
+            self._followed_pair.publish()
             step = "following"
             with suppress(_NothingPublished):
-                done = self._applied()
+                done = self._has_applied()
                 self.rows += done.rows
                 self.definitions += done.definitions
         except TerminalError as error:
@@ -166,22 +166,22 @@ class _Run:
         if differences:
             self._end(Ending.DIFFERENT, "; ".join(differences))
 
-    def _applied(self) -> Any:
-        log = self._followed.connections.commit_log()
+    def _has_applied(self) -> Any:
+        log = self._followed_pair.connections.commit_log()
         if self._is_new and not (log.exists() and log.read().seals):
             raise _NothingPublished
         self._is_new = False
-        return self._followed.follow()
+        return self._followed_pair.follow()
 
     def _end(self, ending: Ending, text: str) -> None:
         self.ending, self.text = ending, text
         raise _Ended
 
     def _differences(self) -> Iterator[str]:
-        wanted, found = _databases(self._source), _databases(self._follower)
-        if wanted != found:
-            yield f"databases {wanted}, of the follower {found}"
-        for database in wanted:
+        expected, found = _databases(self._source), _databases(self._follower)
+        if expected != found:
+            yield f"databases {expected}, of the follower {found}"
+        for database in expected:
             if database not in found:
                 continue
             source, follower = (shown(server, database) for server in (self._source, self._follower))
@@ -191,11 +191,11 @@ class _Run:
 
 
 class _NothingPublished(Exception):
-    """No window had anything."""
+    """Nothing was published."""
 
 
 def _plain(table: Any) -> Any:
-    """Without the next number of a counter."""
+    """The definition without its AUTO_INCREMENT counter."""
     if not isinstance(table, dict):
         return table
     return {**table, "definition": re.sub(r" AUTO_INCREMENT=\d+", "", table["definition"])}

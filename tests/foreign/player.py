@@ -1,7 +1,7 @@
 """Runs a mysqltest script on a server: as much of the language as most statements need.
 
-What a script prints or expects does not count here: only the statements do, and what the server made of them. So
-whatever is not known is passed over, and statements that the server refuses are no fault.
+Only the statements and their effect on the server count, not what a script prints or expects. So unknown directives
+are skipped, and statements that the server refuses are not an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READS = re.compile(
     r"|WITH(?!.*\b(?:UPDATE|DELETE)\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""Statements that change nothing, and locks, which would keep whoever compares from reading."""
+"""Statements that change nothing, and locks, which would block the comparison."""
 INTO = re.compile(r"\bINTO\s+@|\bINTO\s+(OUT|DUMP)FILE|\bNEXTVAL\b|\bNEXT\s+VALUE\b|\bSETVAL\b", re.IGNORECASE)
 
 NOT_RUN = (
@@ -55,27 +55,27 @@ SETTINGS = re.compile(
     r"|skip_\w+|secure_\w+|foreign_key_checks_dummy|max_allowed_packet|net_\w+|interactive_timeout|wait_timeout)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is not set: it would change what is logged, or whether the server can be reached."""
+"""Variables that are not set, as they change what is logged, or make the server unreachable."""
 
 OTHER_SERVERS = re.compile(
     r"master-slave|rpl_|group_replication|restart|shutdown|start_mysqld|ndb|galera|mysqlbackup|clone|wsrep"
     r"|big_test|have_valgrind"
 )
-"""Included files that want more than this server, or a server that is built for debugging."""
+"""Included files that need other servers, or a debug build."""
 
 
 VARIABLES = {"ENGINE": "InnoDB", "TEST_VERSIONING_SO": "1", "MTR_COMBINATION_TIMESTAMP": "1"}
-"""What mysql-test-run would have set."""
+"""Variables that mysql-test-run sets."""
 
 
-PASSED_OVER = re.compile(
+SKIPPED = re.compile(
     r"have_|not_|wait_|count_sessions|no_|check-|is_|only_|linux|default_|set_gtid|force_|assert|grep|show_|kill_|analyze"
 )
-"""Included files that only look, wait, or ask for a build or a setting."""
+"""Included files that only query, wait, or require a build or a setting."""
 
 
 class NotComparable(Exception):
-    """What a script needs that there is none of here."""
+    """The script needs something that is not supported here."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Player:
         self._sources: list[Path] = []
 
     def play(self, path: Path) -> None:
-        """Run a script; raises NotComparable for one that wants more than its statements."""
+        """Run a script; raises NotComparable if it needs more than its statements."""
         try:
             self._connection()
             self._run_file(path)
@@ -134,14 +134,14 @@ class Player:
                 raise NotComparable(f"more than {MOST_STATEMENTS} statements or {MOST_SECONDS} s")
             match node:
                 case Statement(sql, is_template):
-                    self._sql(self._expanded(sql) if is_template or sql.startswith("$") else sql)
+                    self._sql(self._expand(sql) if is_template or sql.startswith("$") else sql)
                 case MessageBlock(name="if"):
                     if self._is_true(node.condition):
                         self._run(node.body)
                 case MessageBlock():
                     while self._is_true(node.condition):
                         self._run(node.body)
-                        self.statements += 1  # so that none runs for ever
+                        self.statements += 1  # limits endless loops
                         if self.statements > MOST_STATEMENTS:
                             raise NotComparable(f"a loop of more than {MOST_STATEMENTS} steps")
                 case Directive(name, arguments):
@@ -156,18 +156,18 @@ class Player:
                 number = int(self._variables.get(variable) or 0)
                 self._variables[variable] = str(number + (1 if name == "inc" else -1))
             case "connect":
-                name, _, _, _, database, *_ = [*self._expanded(arguments).strip("() ").split(","), *[""] * 5]
+                name, _, _, _, database, *_ = [*self._expand(arguments).strip("() ").split(","), *[""] * 5]
                 self._connect(name.strip(), database.strip())
             case "connection":
-                wanted = self._expanded(arguments).strip()
-                self._current = wanted if wanted in self._connections else "default"
+                expected = self._expand(arguments).strip()
+                self._current = expected if expected in self._connections else "default"
             case "disconnect" | "dirty_close":
                 if (connection := self._connections.pop(arguments.strip(), None)) is not None and connection.open:
                     connection.close()
                 if self._current == arguments.strip():
                     self._current = "default"
             case "source":
-                self._source(self._expanded(arguments).strip().strip("'\""))
+                self._source(self._expand(arguments).strip().strip("'\""))
             case "skip" | "exit" | "die":
                 raise _End
             case "shutdown_server" | "send_shutdown" | "sync_slave_with_master" | "sync_with_master":
@@ -179,7 +179,7 @@ class Player:
         short = name.rsplit("/", 1)[-1]
         if OTHER_SERVERS.search(short):
             raise NotComparable(f"it wants {short}")
-        if PASSED_OVER.match(short):
+        if SKIPPED.match(short):
             return
         paths = [
             self.folder / name,
@@ -199,14 +199,14 @@ class Player:
 
     def _value(self, text: str) -> str:
         if text.startswith("`") and text.endswith("`"):
-            rows = self._rows(self._expanded(text[1:-1]))
+            rows = self._rows(self._expand(text[1:-1]))
             return _text(rows[0][0]) if rows and rows[0] else ""
         if match := re.match(r"query_get_value\s*\((.*),\s*([^,]+),\s*(\d+)\s*\)$", text, re.DOTALL):
-            rows = self._rows(self._expanded(match[1].strip(" '\"")))
+            rows = self._rows(self._expand(match[1].strip(" '\"")))
             return _text(rows[int(match[3]) - 1][0]) if len(rows) >= int(match[3]) > 0 else "No such row"
-        return self._expanded(text)
+        return self._expand(text)
 
-    def _expanded(self, text: str) -> str:
+    def _expand(self, text: str) -> str:
         def value(match: re.Match[str]) -> str:
             return self._variables.get(match[1], "")
 
@@ -216,7 +216,7 @@ class Player:
         negated = condition.startswith("!")
         text = condition.lstrip("!").strip()
         if match := re.match(r"(\$\w+)\s*(==|!=|<=|>=|<|>)\s*(.+)$", text):
-            left, right = self._expanded(match[1]), self._value(match[3].strip()).strip("'\"")
+            left, right = self._expand(match[1]), self._value(match[3].strip()).strip("'\"")
             return _compare(left, match[2], right) != negated
         value = self._value(text).strip()
         return (value not in ("", "0")) != negated

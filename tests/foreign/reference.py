@@ -1,4 +1,4 @@
-"""What `mysqlbinlog -v` says of a part of a binlog: if it says what our records say, a difference is the server's.
+"""The output of `mysqlbinlog -v` for a range of a binlog: if it is equal to our records, a difference is the server's.
 
 Source: https://dev.mysql.com/doc/refman/9.7/en/mysqlbinlog-row-events.html
 """
@@ -33,7 +33,7 @@ class Reference:
         self._program = program
 
     def images(self, path: Path, start: int, end: int, database: str, table: str) -> list[Image]:
-        """The row images of a table between two positions, before and after in turn."""
+        """The row images of a table between two positions, alternately before and after."""
         arguments = ("--no-defaults", "-v", "--base64-output=DECODE-ROWS", f"--start-position={start}")
         done = subprocess.run(
             [*self._program, *arguments, f"--stop-position={end}", str(path)], capture_output=True, check=False
@@ -52,7 +52,7 @@ class Reference:
 
 
 def agrees(columns: Sequence[Column], image: Image, row: dict[str, Any]) -> bool:
-    """Whether our ``row`` says what the ``image`` says, as far as its text tells."""
+    """Whether our ``row`` has the values of the ``image``, as far as its text has them."""
     return all(
         _agree(column, image[number], row[column.name])
         for number, column in enumerate(columns, 1)
@@ -65,7 +65,7 @@ def _agree(column: Column, text: str, value: Any) -> bool:
         return text.startswith("NULL") and value is None
     with suppress(ValueError, ArithmeticError, IndexError, KeyError, LookupError):
         return _same(column, text, value)
-    return True  # its text does not tell
+    return True  # the text does not have the value
 
 
 def _same(column: Column, text: str, value: Any) -> bool:
@@ -84,7 +84,7 @@ def _same(column: Column, text: str, value: Any) -> bool:
         return True  # seconds here, a text in UTC there
     if data_type in ("date", "time", "datetime"):
         return re.findall(r"\d+", text) == re.findall(r"\d+", str(value).replace("T", " "))
-    held = _unescaped(text)
+    held = _unescape(text)
     if data_type in values.BYTES:
         return held.rstrip(b"\0") == base64.b64decode(value).rstrip(b"\0")
     if data_type in values.TEXTS and data_type != "set":
@@ -92,7 +92,7 @@ def _same(column: Column, text: str, value: Any) -> bool:
     return json.loads(held) == json.loads(value) if data_type == "json" else True
 
 
-def _unescaped(text: str) -> bytes:
+def _unescape(text: str) -> bytes:
     inside = text[text.index("'") + 1 : text.rindex("'")]
     return re.sub(
         rb"\\x([0-9a-fA-F]{2})|\\(.)",

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BLOCKS = ("if", "while")
-"""Directives with a block behind them."""
+"""Directives that are followed by a block."""
 UNTIL_EOF = ("perl", "write_file", "append_file")
-"""Directives whose body ends in a line of its own."""
+"""Directives whose body ends with a line of its own."""
 DIRECTIVE = re.compile(
     r"(dis|en)able_\w+|(partially_)?sorted_result|replace_\w+|(append|cat|copy|diff|file|list|move|remove|write)_(file|exist)\w*"
     r"|assert|change_user|character_set|chmod|connect|connection|dec|delimiter|die|dirty_close|disconnect|echo|end|error"
@@ -25,7 +25,7 @@ DIRECTIVE = re.compile(
 
 @dataclass(frozen=True)
 class Statement:
-    """SQL; ``is_template`` says that variables stand in it."""
+    """SQL; ``is_template``: it contains variables."""
 
     sql: str
     is_template: bool = False
@@ -41,7 +41,7 @@ class Directive:
 
 @dataclass(frozen=True)
 class MessageBlock:
-    """`if` or `while` (``name``) with its condition, and what it holds."""
+    """`if` or `while` (``name``) with its condition and body."""
 
     name: str
     condition: str
@@ -52,11 +52,11 @@ Node = Statement | Directive | MessageBlock
 
 
 class ScriptError(Exception):
-    """A file that is not read: what of mysqltest's language it needs."""
+    """A file that cannot be parsed; the message names the unsupported syntax."""
 
 
 def read(path: Path) -> list[Node]:
-    """The file's nodes. Its bytes are kept as they are, a character each."""
+    """The file's nodes. Each byte becomes one character."""
     return parse(path.read_bytes().decode("latin-1"))
 
 
@@ -142,8 +142,8 @@ class _Parser:
         if name == "delimiter":
             self._delimiter = arguments or ";"
         elif name in UNTIL_EOF:
-            mark = arguments.split()[-1] if len(arguments.split()) > (name != "perl") else "EOF"
-            while self._at < len(self._text) and self._line().strip() != mark:
+            semicolon = arguments.split()[-1] if len(arguments.split()) > (name != "perl") else "EOF"
+            while self._at < len(self._text) and self._line().strip() != semicolon:
                 pass
             nodes.append(Directive(name, ""))
         elif name in ("eval", "evalp", "send_eval", "query", "send", "query_vertical", "query_horizontal"):

@@ -1,4 +1,4 @@
-"""Which of the two projects' test files are run, and what reads a server's binlog besides us."""
+"""The test files of the two projects that are run, and the reference readers of a server's binlog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Suite:
     server: type[SqlServer]
     files: TestFiles
     folders: Sequence[str]
-    """Those with statements that any server of the project runs; others are about replication, plugins, settings."""
+    """Folders with statements that any server of the project runs; others test replication, plugins, settings."""
 
     def scripts(self, folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
         """The files of ``folder`` that are run; ``patterns`` of paths choose some, or any others."""
@@ -53,7 +53,7 @@ SUITES = {
 
 
 def reference_of(server: SqlServer) -> Reference:
-    """The server's own reader of binlogs."""
+    """The server's own program that reads binlogs."""
     home = Home.default()
     if isinstance(server, MariadbServer):
         return Reference(fetch_mariadb_binlog(home))

@@ -1,4 +1,4 @@
-"""Statements that others wrote, with a follower behind them: a sample of `make test-foreign ARGS=--follower`."""
+"""Test statements of MySQL and MariaDB on a source with a follower: a sample of `make test-foreign ARGS=--follower`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.mysqltest import MARIADB_TESTS
-from devstack.process import started
+from devstack.process import run_server
 
 pytestmark = pytest.mark.extended
 
@@ -26,13 +26,13 @@ SAMPLE = ["main/win_bit.test", "main/compare.test"]
 
 @pytest.fixture(scope="module", params=[MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
 def arena(request: pytest.FixtureRequest, session_folder: Path, kafka_broker: KafkaBroker) -> Iterator[FollowerArena]:
-    """Servers of its own, as they come: all databases and binlogs are dropped between two files."""
+    """Its own servers with default settings: all databases and binlogs are dropped between two files."""
     folder = session_folder / f"foreign-follower-{request.param.product}"
     source, follower = (
         request.param(folder / role, options={"server_id": number}, owner=ProcessId.own(), quick=True)
         for number, role in enumerate(("source", "follower"), 1)
     )
-    with started(source), started(follower):
+    with run_server(source), run_server(follower):
         yield FollowerArena(source, follower, kafka_broker.bootstrap, folder, reference_of(source))
 
 
@@ -50,7 +50,7 @@ def test_a_sample_of_foreign_files_ends_with_both_servers_alike(arena: FollowerA
     assert sum(each.tables for each in done) > 0
 
 
-def test_a_row_or_definition_that_a_follower_lacks_is_seen(
+def test_row_or_table_missing_on_follower_is_reported(
     arena: FollowerArena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = "create table t (a int primary key, b varchar(9)); insert into t values (1, 'x'), (2, 'y');"
@@ -66,6 +66,6 @@ def test_a_row_or_definition_that_a_follower_lacks_is_seen(
     assert done.ending is not Ending.EQUAL, done
 
 
-def test_what_a_follower_refuses_ends_a_file_with_its_sentence(arena: FollowerArena, tmp_path: Path) -> None:
+def test_refusal_of_follower_ends_a_file_with_its_message(arena: FollowerArena, tmp_path: Path) -> None:
     done = play(arena, tmp_path, "create table t (a int) engine=myisam; create table m (a int) engine=merge union=(t);")
     assert (done.ending, "Error: " in done.text) == (Ending.REFUSED, True), done

@@ -1,4 +1,4 @@
-"""Statements that others wrote: what is followed is what information_schema has, and records make what SELECT gives.
+"""Test statements of MySQL and MariaDB: followed schemas equal information_schema, and records equal SELECT.
 
 A sample of `make test-foreign`: files of MariaDB's suite, most of which are MySQL's too, on both servers.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import pymysql
 import pytest
-from foreign import judge
+from foreign import comparer
 from foreign.suites import reference_of
-from foreign.trial import Arena, Trial, Verdict
+from foreign.trial import Arena, Trial, TrialResult
 
 from changefeed.ddl import Schemas
 from devstack.home import Home
@@ -21,7 +21,7 @@ from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.mysqltest import MARIADB_TESTS
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.extended
@@ -36,11 +36,11 @@ SAMPLE = [f"main/{name}.test" for name in NAMES.split()]
 
 @pytest.fixture(scope="module", params=[MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
 def server(request: pytest.FixtureRequest, session_folder: Path) -> Iterator[SqlServer]:
-    """A server of its own, as it comes: all databases and binlogs are dropped between two files."""
+    """Its own server with default settings: all databases and binlogs are dropped between two files."""
     made: SqlServer = request.param(
         session_folder / f"foreign-{request.param.product}", owner=ProcessId.own(), quick=True
     )
-    with started(made) as server:
+    with run_server(made) as server:
         yield server
 
 
@@ -59,10 +59,14 @@ def trial(arena: Arena, tmp_path: Path, text: str) -> Trial:
 def test_a_sample_of_foreign_files_is_followed_and_rebuilt(arena: Arena) -> None:
     folder = MARIADB_TESTS.fetch(Home.default())
     trials = [arena.run(folder / name, folder) for name in SAMPLE]
-    wrong = [(each.script, each.reason, *each.seen.differences) for each in trials if each.verdict is not Verdict.EQUAL]
+    wrong = [
+        (each.script, each.reason, *each.observations.differences)
+        for each in trials
+        if each.result is not TrialResult.EQUAL
+    ]
     assert wrong == []
-    assert sum(each.seen.schemas for each in trials) > 300
-    assert sum(each.seen.tables for each in trials) > 200
+    assert sum(each.observations.schemas for each in trials) > 300
+    assert sum(each.observations.tables for each in trials) > 200
 
 
 LANGUAGE = """
@@ -111,18 +115,18 @@ def test_the_language_of_the_files_is_read_as_far_as_their_statements_need(
     arena: Arena, server: SqlServer, tmp_path: Path
 ) -> None:
     run = trial(arena, tmp_path, LANGUAGE)
-    assert run.verdict is Verdict.EQUAL, run
+    assert run.result is TrialResult.EQUAL, run
     rows = server.execute("SELECT id FROM test.t1 WHERE note IS NOT NULL ORDER BY id")
     assert [row[0] for row in rows] == [4, 5, 100, 101, 103, 200]
     assert server.execute("SELECT note FROM test.t1 WHERE id = 4") == [("it's; 4",)]
 
 
-def test_what_wants_another_server_and_what_changes_nothing_is_told(arena: Arena, tmp_path: Path) -> None:
+def test_files_for_other_servers_and_files_without_changes_are_reported(arena: Arena, tmp_path: Path) -> None:
     replicated = trial(arena, tmp_path, "--source include/master-slave.inc\ncreate table t (a int);\n")
     silent = trial(arena, tmp_path, "select 1;\nshow tables;\nexec mysqldump;\n")
-    assert (replicated.verdict, replicated.reason) == (Verdict.NOT_COMPARABLE, "it wants master-slave.inc")
-    assert (silent.verdict, silent.reason) == (
-        Verdict.NOT_COMPARABLE,
+    assert (replicated.result, replicated.reason) == (TrialResult.NOT_COMPARABLE, "it wants master-slave.inc")
+    assert (silent.result, silent.reason) == (
+        TrialResult.NOT_COMPARABLE,
         "it changes nothing that is logged: left out exec",
     )
 
@@ -139,10 +143,10 @@ def test_a_table_that_changed_without_the_binlog_is_the_servers_fault(
         create table other (a int);
         delete from parent where id = 1; insert into child values (3, 2);""",
     )
-    assert run.verdict is (Verdict.EQUAL if isinstance(server, MysqlServer) else Verdict.SERVERS), run
+    assert run.result is (TrialResult.EQUAL if isinstance(server, MysqlServer) else TrialResult.SERVERS), run
 
 
-def test_a_virtual_column_that_the_server_logs_with_an_older_value_is_the_servers_fault(
+def test_older_value_of_virtual_column_in_binlog_is_the_servers_fault(
     arena: Arena, server: SqlServer, tmp_path: Path
 ) -> None:
     run = trial(
@@ -154,10 +158,10 @@ def test_a_virtual_column_that_the_server_logs_with_an_older_value_is_the_server
         replace into t (a, b, c) values (4, 4, 11); replace into t (a, b, c) values (0, 7, 12);
         replace into t (a, b, c) values (0, 0, 13);""",
     )
-    assert run.verdict is (Verdict.SERVERS if isinstance(server, MysqlServer) else Verdict.EQUAL), run
+    assert run.result is (TrialResult.SERVERS if isinstance(server, MysqlServer) else TrialResult.EQUAL), run
 
 
-def test_what_was_rolled_back_is_no_row(arena: Arena, tmp_path: Path) -> None:
+def test_rolled_back_row_is_not_compared(arena: Arena, tmp_path: Path) -> None:
     run = trial(
         arena,
         tmp_path,
@@ -166,31 +170,33 @@ def test_what_was_rolled_back_is_no_row(arena: Arena, tmp_path: Path) -> None:
         rollback to s; commit; begin; insert into m values (1); insert into t values (4); rollback;
         insert into t values (5);""",
     )
-    assert run.verdict is Verdict.EQUAL, run
+    assert run.result is TrialResult.EQUAL, run
 
 
-def test_a_fault_of_ours_is_none_of_the_servers(arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_difference_of_our_decoder_is_not_the_servers_fault(
+    arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "create table t (a int, b varchar(9)); insert into t values (1, 'x'), (2, 'y'); update t set a = a + 5;"
-    assert trial(arena, tmp_path, text).verdict is Verdict.EQUAL
+    assert trial(arena, tmp_path, text).result is TrialResult.EQUAL
 
     def wrong(text: bytes) -> object:
         return {"a": 7, "b": "x"} if text == b'{"a":6,"b":"x"}' else loads(text)
 
     loads = orjson.loads
     with monkeypatch.context() as patch:
-        patch.setattr(judge, "image_of", wrong)
-        (difference,) = trial(arena, tmp_path, text).seen.differences
+        patch.setattr(comparer, "image_of", wrong)
+        (difference,) = trial(arena, tmp_path, text).observations.differences
         assert (difference.what, difference.is_servers) == ("rows", False)
         assert "records  (7, 'x')" in difference.text
         assert "table    (6, 'x')" in difference.text
     with monkeypatch.context() as patch:
         patch.setattr(Schemas, "apply", lambda schemas, _statement: schemas)
-        first, *_ = trial(arena, tmp_path, text).seen.differences
+        first, *_ = trial(arena, tmp_path, text).observations.differences
         assert (first.what, first.is_servers) == ("schema", False)
 
 
 def test_a_server_that_ends_is_started_for_the_next_file(arena: Arena, server: SqlServer, tmp_path: Path) -> None:
     server.kill()
-    assert trial(arena, tmp_path, "create table t (a int); insert into t values (1);").verdict is Verdict.EQUAL
+    assert trial(arena, tmp_path, "create table t (a int); insert into t values (1);").result is TrialResult.EQUAL
     with pytest.raises(pymysql.MySQLError):
         server.execute("SELECT * FROM test.none")

@@ -1,4 +1,4 @@
-"""A script on a server, judged: what was equal, what was not, and what could not be compared."""
+"""A script on a server, compared: what is equal, what differs, and what cannot be compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pymysql
-from foreign.judge import Judge, Seen
+from foreign.comparer import Comparer, Observations
 from foreign.player import DATABASE, NotComparable, Player
 from foreign.reference import Reference
 
@@ -20,11 +20,11 @@ from devstack.sql_server import SqlServer
 
 
 class SpoiledServerError(Exception):
-    """A script left something behind that keeps others from running."""
+    """A script left something on the server that prevents others from running."""
 
 
-class Verdict(StrEnum):
-    """What became of a script."""
+class TrialResult(StrEnum):
+    """The result of a script."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -35,27 +35,27 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a script showed on a server. ``reason`` says why it was not run to its end, or nothing was compared."""
+    """The observations of a script on a server. ``reason``: why it did not run to its end, or nothing was compared."""
 
     script: str
-    seen: Seen
+    observations: Observations
     statements: int
     reason: str = ""
 
     @property
-    def verdict(self) -> Verdict:
-        """The script's verdict."""
-        others = [difference for difference in self.seen.differences if difference.what != "default"]
+    def result(self) -> TrialResult:
+        """The script's result."""
+        others = [difference for difference in self.observations.differences if difference.what != "default"]
         if others:
             all_servers = all(difference.is_servers for difference in others)
-            return Verdict.SERVERS if all_servers else Verdict.DIFFERENT
-        if self.seen.differences:
-            return Verdict.DEFAULTS
-        return Verdict.EQUAL if self.seen.schemas + self.seen.tables else Verdict.NOT_COMPARABLE
+            return TrialResult.SERVERS if all_servers else TrialResult.DIFFERENT
+        if self.observations.differences:
+            return TrialResult.DEFAULTS
+        return TrialResult.EQUAL if self.observations.schemas + self.observations.tables else TrialResult.NOT_COMPARABLE
 
 
 class Arena:
-    """A server that scripts run on, one after the other; each finds it as the first did."""
+    """A server on which scripts run one after the other, each with a clean server."""
 
     def __init__(self, server: SqlServer, reference: Reference) -> None:
         self._server, self._reference = server, reference
@@ -65,31 +65,31 @@ class Arena:
         """Run the script at ``path`` of the suite in ``folder``; raises SpoiledServerError."""
         script = str(path.relative_to(folder))
         self._clean()
-        judge = Judge(self._server, self._reference)
-        player = Player(self._server, folder, lambda sql: judge.watch(player, sql))
+        comparer = Comparer(self._server, self._reference)
+        player = Player(self._server, folder, lambda sql: comparer.watch(player, sql))
         reason = ""
         try:
             player.play(path)
-            judge.look(player.in_transaction)
+            comparer.look(player.in_transaction)
         except NotComparable as error:
             reason = str(error)
-            judge.look(player.in_transaction)
+            comparer.look(player.in_transaction)
         except (pymysql.MySQLError, ChangefeedError) as error:
             reason = f"{type(error).__name__}: {str(error)[:200]}"
         finally:
             player.close()
             with suppress(pymysql.MySQLError, ChangefeedError):
-                judge.close()
-        if not reason and not judge.seen.schemas + judge.seen.tables:
+                comparer.close()
+        if not reason and not comparer.observations.schemas + comparer.observations.tables:
             left_out = ", ".join(player.left_out)
             reason = f"it changes nothing that is logged{': left out ' + left_out if left_out else ''}"
-        return Trial(script, judge.seen, player.statements, reason)
+        return Trial(script, comparer.observations, player.statements, reason)
 
     def _variables(self) -> dict[str, str]:
         return {str(name): str(value) for name, value in self._server.execute("SHOW GLOBAL VARIABLES")}
 
     def _clean(self) -> None:
-        """Give the server the databases and settings that it had, and an empty binlog file; start it if it ended."""
+        """Restore the server's databases and settings, with an empty binlog file; start it if it ended."""
         if not self._server.running:
             self._server.start()
         with self._server.connect() as connection, connection.cursor() as cursor:

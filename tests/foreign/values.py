@@ -1,4 +1,4 @@
-"""A column's values as SELECT gives them and as records have them, in one form that can be compared."""
+"""A column's values from SELECT and from records, converted to one form that can be compared."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def selected(column: Column) -> str:
 
 
 def of_select(column: Column, value: Any) -> Any:
-    """What SELECT gave."""
+    """The comparable value of a SELECT result."""
     if value is None:
         return None
     match column.data_type:
@@ -54,7 +54,7 @@ def of_select(column: Column, value: Any) -> Any:
 
 
 def of_record(column: Column, value: Any) -> Any:
-    """What a record has."""
+    """The comparable value of a record."""
     if value is None:
         return None
     match column.data_type:
@@ -85,7 +85,7 @@ def _of_both(column: Column, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Bytes that are no character of their charset are ? in a SELECT, and U+FFFD in records, one for each byte."""
+    """Undefined bytes of a charset are ? in a SELECT, and U+FFFD in records, one for each byte."""
     return re.sub("[?\ufffd]+", "?", str(value))
 
 

@@ -1,4 +1,4 @@
-"""A binlog file that holds what given statements did, and the messages that the kernel makes of it."""
+"""A binlog file of given statements, and the kernel's messages of it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Binlog:
     database: str
 
     @property
-    def piece(self) -> Slice:
+    def slice(self) -> Slice:
         return Slice(0, self.name, FIRST_POSITION, len(self.data))
 
     def blocks(self, format: RowFormat, **options: Any) -> Iterator[MessageBlock]:
-        """What the kernel makes of the file; a topic a table, called DATABASE.TABLE. ``options`` are `decoded`'s."""
+        """The kernel's blocks of the file; a topic for each table, DATABASE.TABLE. ``options`` are `decoded`'s."""
         return (item for item in self.decoded(format, **options) if isinstance(item, MessageBlock))
 
     def reports(self, format: RowFormat, **options: Any) -> list[SliceReport]:
@@ -49,7 +49,7 @@ class Binlog:
         lookup: SchemaLookup = lambda *_: None,
         **options: Any,
     ) -> Iterator[MessageBlock | SliceReport]:
-        """What the kernel says of the file."""
+        """The kernel's blocks and report of the file."""
 
         def router(database: str, table: str) -> Route | None:
             return Route(f"{database}.{table}", partitions, **(route or {})) if database == self.database else None
@@ -62,7 +62,7 @@ class Binlog:
             **options,
         )
         decoder.prepared_rows = PreparedRows(None)
-        return decoder.decode([self.data[FIRST_POSITION:]], self.piece)
+        return decoder.decode([self.data[FIRST_POSITION:]], self.slice)
 
     def messages(self, format: RowFormat, **options: Any) -> list[Message]:
         """The messages of all tables, in binlog order."""
@@ -71,7 +71,7 @@ class Binlog:
 
 
 def logged(server: SqlServer, *statements: str, before: Sequence[str] = ()) -> tuple[str, bytes]:
-    """Name and bytes of a binlog file with what ``statements`` did, and not ``before``, in one connection."""
+    """Name and bytes of a binlog file of ``statements``, run after ``before`` in one connection."""
     with server.connect() as connection, connection.cursor() as cursor:
         for statement in (*before, "FLUSH BINARY LOGS"):
             cursor.execute(statement)
@@ -83,6 +83,6 @@ def logged(server: SqlServer, *statements: str, before: Sequence[str] = ()) -> t
 
 
 def binlog_of(server: SqlServer, database: str, *statements: str) -> Binlog:
-    """Run ``statements`` in ``database``, which is made if need be, and in a binlog file of their own."""
+    """Run ``statements`` in ``database``, which is created if it is missing, in a new binlog file."""
     before = [f"CREATE DATABASE IF NOT EXISTS {database}", f"USE {database}"]
     return Binlog(*logged(server, *statements, before=before), database)

@@ -1,4 +1,4 @@
-"""`changefeed` with one pipeline, run as people run it, its checkpoint in a state table."""
+"""Runs `changefeed` as a process, with one pipeline whose checkpoint is in a state table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_database import PROGRAMS, environment
 from integration.command_forks import CommandForks
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.topic_name import commit_log_topic
@@ -22,7 +22,7 @@ from devstack.sql_server import SqlServer
 
 WRONG_PASSWORD = "wrong-9f2c51"
 SALT, SASL_PASSWORD = "pl4nted-salt", "pl4nted-password"
-"""Of each pipeline's mask, and of its Kafka, which does not ask for one."""
+"""Passwords of each pipeline's mask and Kafka, which does not require one."""
 NOTHING_NEW = 3
 
 
@@ -33,7 +33,7 @@ class Outcome:
     err: str
 
     def is_refused(self, error: str, *words: str) -> None:
-        """Assert that it is one clear message of that class, and exit code 1."""
+        """Assert that the command printed one error of that class, and exited with 1."""
         assert self.exit_code == 1, self
         assert "Traceback" not in self.err + self.out, self.err
         messages = [line for line in self.err.splitlines() if re.match(rf"(\S+: FAIL )?{error}: ", line)]
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass
 class Command:
-    """`changefeed` with one pipeline, its checkpoint in a state table."""
+    """`changefeed` with one pipeline whose checkpoint is in a state table."""
 
     folder: Path
     name: str
@@ -55,13 +55,13 @@ class Command:
     spark: str = "{master: 'local[2]'}"
     """The `spark` section of the pipeline's YAML."""
     forks: CommandForks | None = None
-    """Where commands run; None for processes of their own, as people start them."""
+    """The process that forks commands; None to start a new process for each."""
     secrets: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     env: dict[str, str] = field(default_factory=dict)
-    """Environment variables of the commands, beside what each of them has; '' for one that is not to be set."""
+    """Environment variables of all commands; '' unsets a variable."""
     mask: str = "columns: {mask: {no.such.column: {sha256: {environment: MASK_SALT}}}}"
-    """A mask that covers no column; `changefeed check` says so, so its tests go without."""
+    """A mask that matches no column. Tests of `changefeed check`, which reports that, remove it."""
 
     def __post_init__(self) -> None:
         self.secrets += [self.server.url.split(":")[2].rpartition("@")[0], WRONG_PASSWORD, SALT, SASL_PASSWORD]
@@ -95,7 +95,7 @@ spark: {spark or self.spark}
 {more}{self.mask}""")
 
     def __call__(self, *arguments: str) -> Outcome:
-        """Run `changefeed`, and watch the arguments of all processes meanwhile: a password among them is a failure."""
+        """Run `changefeed`, and fail if a password is in the arguments of any process."""
         env = environment(self.folder) | {
             "CHANGEFEED_PIPELINES": str(self.pipelines),
             "AIRFLOW_CONN_MYSQL_X": self.mysql_uri,
@@ -135,7 +135,7 @@ spark: {spark or self.spark}
         return records_of(self.broker.bootstrap, f"{self.database}.{table}")
 
     def logged(self, identity: str) -> list[str]:
-        """The kinds of record that the commit log holds of identities that begin so."""
+        """The kinds of records in the commit log of identities with this prefix."""
         records = {
             record.key: record.value for record in records_of(self.broker.bootstrap, commit_log_topic(self.name))
         }
@@ -144,7 +144,7 @@ spark: {spark or self.spark}
         return [key[1] for key in keys if key[0].startswith(identity)]
 
     def begin(self) -> Checkpoint:
-        """The pipeline's first checkpoint, at the head; then rows that a run would publish."""
+        """Store the first checkpoint at the head, then insert rows for the next run."""
         assert self("run", self.name).exit_code == NOTHING_NEW
         self.server.execute(
             "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",

@@ -33,11 +33,11 @@ IMPORTED = (
     "changefeed.operations.status",
     "sqlite3",
 )
-"""What commands import when they run. Nothing of it may have started a thread: a fork has none."""
+"""Modules that commands import. They must not start threads, which a fork does not have."""
 
 
 class CommandForks:
-    """The process, and a way to ask it; one command at a time."""
+    """The process that forks commands, one at a time."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(

@@ -15,7 +15,7 @@ from changefeed.spark.target import SparkTarget
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.spark_connect import SparkConnectServer
 
 
@@ -51,7 +51,7 @@ def changefeed(
 @pytest.fixture(scope="module")
 def spare_server(session_folder: Path) -> Iterator[MysqlServer]:
     """A server whose settings and binlogs may be changed."""
-    with started(MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 

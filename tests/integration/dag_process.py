@@ -1,8 +1,7 @@
-"""Runs a DAG of the dags folder with `dag.test()`, in a process of its own.
+"""Runs a DAG of the dags folder with `dag.test()`, as a process that tests start.
 
-Arguments: the DAG's id, and the number of a file descriptor to write results to. Standard input says what to do, a
-line each: `run`, or `again TASK` to run a task of the last run once more, as a retry does. Results are lines of JSON:
-the state of each task.
+Arguments: the DAG's id, and a file descriptor for results. Lines of standard input are commands: `run`, or `again TASK`
+to repeat a task of the last run, like a retry. Results are lines of JSON with the state of each task.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import os
 import sys
 
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk.definitions.dag import _run_task  # what dag.test() itself runs a task with
+from airflow.sdk.definitions.dag import _run_task  # dag.test() runs tasks with it
 
 
 def main() -> None:
     dag_id, results = sys.argv[1], os.fdopen(int(sys.argv[2]), "w")
     run = None
     for line in sys.stdin:
-        dag = DagBag().dags[dag_id]  # parsed for each run, as in Airflow
+        dag = DagBag().dags[dag_id]  # parsed before each run, as in Airflow
         dag.deadline = None  # dag.test() cannot run a DAG with a deadline
         match line.split():
             case ["run"]:

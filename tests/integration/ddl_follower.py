@@ -1,4 +1,4 @@
-"""Follows a server's own binlog file, statement by statement, and compares what is learned with information_schema."""
+"""Follows a server's binlog file, statement by statement, and compares the learned schemas with information_schema."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class Follower:
         query = Query.parse(body)
         return Logged(coordinates, session, query.sql, query.error_code != 0)
 
-    def listed(self, *databases: str) -> dict[tuple[str, str], Any]:
-        """All tables of these databases as information_schema has them."""
+    def list_tables(self, *databases: str) -> dict[tuple[str, str], Any]:
+        """All tables of these databases according to information_schema."""
         return {name: self.listed_table(*name) for name in self.names(*databases)}
 
     def names(self, *databases: str) -> set[tuple[str, str]]:
@@ -130,20 +130,20 @@ def _labels(column_type: str) -> tuple[str, ...]:
     )
 
 
-def learned(schemas: Schemas) -> dict[tuple[str, str], Any]:
-    """Tables as they were learned; the problem of those that are unknown."""
+def learned_tables(schemas: Schemas) -> dict[tuple[str, str], Any]:
+    """The learned tables; for unknown ones, the problem."""
     return {
         (name.database, name.table): entry.schema if isinstance(entry, Table) else entry.problem
         for name, entry in schemas.tables.items()
     }
 
 
-def agree(there: TableSchema | None, learned: TableSchema | str | None) -> bool:
-    """Whether what was learned is what information_schema has: everything but what it lists in its own way.
+def is_same_table(there: TableSchema | None, learned: TableSchema | str | None) -> bool:
+    """Whether a learned table equals information_schema's, except for what that lists in another form.
 
     - A server spells an expression as it likes: MariaDB lists NEXT VALUE FOR s as nextval(`d`.`s`).
-    - MySQL lists the bytes of a default up to the first that is 0, MariaDB those that are no text as question marks,
-      and for a compressed BLOB without a default that it is empty.
+    - MySQL lists the bytes of a default up to the first 0. MariaDB lists undefined bytes as question marks, and '' as
+      the default of a compressed BLOB without one.
     - Comments of a sequence's columns are not known.
     """
     if not isinstance(there, TableSchema) or not isinstance(learned, TableSchema):

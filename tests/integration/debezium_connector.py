@@ -1,4 +1,4 @@
-"""What Debezium's MySQL connector, in Kafka Connect, makes of a stretch of a server's binlog."""
+"""What Debezium's MySQL connector, in Kafka Connect, makes of a range of a server's binlog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
 LAST_TABLE = "zz_last"
-"""A row of it is the last of the stretch: when that is in Kafka, all is read."""
+"""A row of it is the last of the range: when that is in Kafka, all is read."""
 _SETTINGS = {
     "connector.class": "io.debezium.connector.mysql.MySqlConnector",
     "tasks.max": "1",
@@ -46,7 +46,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class BinlogRange:
     """The binlog of ``database`` from an offset on, in Debezium's terms; its end is the row of LAST_TABLE."""
 
     database: str
@@ -56,20 +56,28 @@ class Stretch:
 
 
 def records_of(
-    folder: Path, mysql: MysqlServer, broker: KafkaBroker, stretch: Stretch, connectors: Mapping[str, Mapping[str, str]]
+    folder: Path,
+    mysql: MysqlServer,
+    broker: KafkaBroker,
+    binlog_range: BinlogRange,
+    connectors: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[Record]]:
-    """The records that each connector makes of ``stretch``, in the order of each topic; ``connectors`` are settings by
-    topic prefix, which no other topic has. One worker runs them all."""
+    """The records that each connector makes of ``binlog_range``, in the order of each topic.
+
+    ``connectors`` are settings by topic prefix, which no other topic has. One worker runs all connectors.
+    """
     _expect_unused(broker, connectors)
     worker = ConnectWorker(folder, broker.bootstrap, heap="512m")
     worker.start()
     try:
-        offset = {"file": stretch.file, "pos": stretch.position, "gtids": stretch.gtids}
+        offset = {"file": binlog_range.file, "pos": binlog_range.position, "gtids": binlog_range.gtids}
         for number, (name, settings) in enumerate(connectors.items()):
-            worker.add_stopped(name, _settings(mysql, stretch.database, name, number) | settings)
+            worker.add_stopped(name, _settings(mysql, binlog_range.database, name, number) | settings)
             worker.set_offset(name, {"server": name}, offset)
             worker.resume(name)
-        return {name: _read(worker, broker, name, f"{name}.{stretch.database}.{LAST_TABLE}") for name in connectors}
+        return {
+            name: _read(worker, broker, name, f"{name}.{binlog_range.database}.{LAST_TABLE}") for name in connectors
+        }
     finally:
         worker.stop()
 

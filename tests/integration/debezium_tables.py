@@ -128,8 +128,8 @@ def definitions() -> list[str]:
         "CREATE TABLE `odd-name.1` (`a-b` INT PRIMARY KEY, `c d` INT, `ä` INT)",
         "CREATE TABLE `t-odd Näme` (a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE z (c), UNIQUE y (b, a), UNIQUE (a))",
         "CREATE TABLE by_prefix (v VARCHAR(20) NOT NULL, a INT NOT NULL, UNIQUE v (v(5)), UNIQUE a (a))",
-        "CREATE DATABASE debezium_judge_other",
-        "CREATE TABLE debezium_judge_other.t (n INT PRIMARY KEY)",
+        "CREATE DATABASE debezium_check_other",
+        "CREATE TABLE debezium_check_other.t (n INT PRIMARY KEY)",
     ]
 
 
@@ -160,14 +160,14 @@ def statements() -> list[str]:
         "BEGIN",
         "UPDATE pairs SET rest = 6",
         "INSERT INTO keyless VALUES (5, 'a')",
-        "INSERT INTO debezium_judge_other.t VALUES (1)",
+        "INSERT INTO debezium_check_other.t VALUES (1)",
         "UPDATE keyless SET b = 'q'",
         "UPDATE pairs SET n = n + 1",
         "UPDATE `odd-name.1` SET `a-b` = 9",
         "UPDATE pairs SET rest = 5",
         "DELETE FROM keyless",
         "COMMIT",
-        "INSERT INTO debezium_judge_other.t VALUES (2)",
+        "INSERT INTO debezium_check_other.t VALUES (2)",
         "DELETE FROM pairs WHERE rest = 5",
         "INSERT INTO keyless VALUES (1, 'x'), (NULL, NULL)",
         "UPDATE keyless SET a = 2",

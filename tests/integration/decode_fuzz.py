@@ -1,11 +1,11 @@
 """Feeds damaged binlogs to the kernel: `python -m integration.decode_fuzz CORPUS FIRST END SEED [SECONDS]`.
 
-A case is one to three transactions in a row of a corpus file; its number and the seed say all about it. In fifty cases
-of each five hundred the table maps name no columns, as with binlog_row_metadata=MINIMAL, and the schemas that stand in
-for them are most often wrong: another table's, or what the table never was.
+A case is one to three consecutive transactions of a corpus file; its number and the seed determine it. In fifty cases
+of each five hundred the table maps name no columns, as with binlog_row_metadata=MINIMAL, and the schemas that
+replace them are mostly wrong: another table's, or invented ones.
 
 Run with NUMBA_BOUNDSCHECK=1, each raw read or write outside of an array raises IndexError; run with NUMBA_DISABLE_JIT=1
-the same code is plain Python. The one thing that may come out besides messages is BinlogFormatError or SchemaError.
+the same code is plain Python. Only BinlogFormatError and SchemaError may be raised.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _STYLES = (
 
 
 class AllHashed(ColumnRules):
-    """Each column but the key's under the mask that does most with a value's text."""
+    """Each column except the key's under the most complex mask."""
 
     def of(self, table: TableSchema) -> dict[int, Treatment]:
         return {place: Sha256("salt") for place in range(len(table.columns)) if place not in table.primary_key}
 
 
 def without_checksums(data: bytes) -> list[bytes]:
-    """A file's events as a server with binlog_checksum=NONE writes them: or each damage would be seen."""
+    """A file's events as a server with binlog_checksum=NONE writes them: checksums would detect each damage."""
     events, at = [], FIRST_POSITION
     while at + HEADER_SIZE <= len(data):
         seconds, kind, server_id, size, _, flags = HEADER.unpack_from(data, at)
@@ -93,8 +93,8 @@ def without_names(events: list[bytes]) -> list[bytes]:
         body.take(8)
         for _ in range(2):
             body.take(body.number(1) + 1)
-        body.take(body.packed())
-        body.take(body.packed())
+        body.take(body.packed_number())
+        body.take(body.packed_number())
         body.take((len(table_map.columns) + 7) // 8)
         kept = event[HEADER_SIZE : HEADER_SIZE + body.at]
         shorter[event] = event[:9] + struct.pack("<I", HEADER_SIZE + len(kept)) + event[13:HEADER_SIZE] + kept
@@ -111,7 +111,7 @@ def schemas_in(files: list[list[bytes]]) -> list[TableSchema]:
 
 
 class Guessed:
-    """A `SchemaLookup` whose answers are seldom the right ones."""
+    """A `SchemaLookup` whose schemas are mostly wrong."""
 
     def __init__(self, schemas: list[TableSchema]) -> None:
         self._schemas, self._by_name = schemas, {(one.database, one.table): one for one in schemas}
@@ -185,7 +185,7 @@ def picked(files: list[list[list[bytes]]], rng: random.Random) -> list[bytes]:
 
 
 def damaged(events: list[bytes], rng: random.Random) -> bytes:
-    """The events with one to three of them flipped, cut, lengthened, doubled, dropped or made up."""
+    """The events with one to three of them flipped, cut, lengthened, doubled, dropped or invented."""
     events = list(events)
     for _ in range(rng.randint(1, 3)):
         place = rng.randrange(1, len(events))
@@ -227,7 +227,7 @@ def damaged(events: list[bytes], rng: random.Random) -> bytes:
 
 
 def fuzz(files: list[list[bytes]], cases: range, seed: str, seconds: float = 1e9) -> tuple[int, int]:
-    """Run ``cases``; how many were run, and how many of them were refused."""
+    """Run ``cases``; returns how many were run, and how many of them were refused."""
     full = [transactions(events) for events in files]
     minimal = [transactions(without_names(events)) for events in files]
     guessed = Guessed(schemas_in(files))
@@ -253,9 +253,9 @@ def fuzz(files: list[list[bytes]], cases: range, seed: str, seconds: float = 1e9
         data = b"".join(events) if nameless and rng.random() < 0.5 else damaged(events, rng)
         chunk = rng.choice([len(data), 100, 4096])
         chunks = [data[at : at + chunk] for at in range(0, len(data), chunk)]
-        piece = Slice(0, "b.000001", FIRST_POSITION, FIRST_POSITION + len(data))
+        slice = Slice(0, "b.000001", FIRST_POSITION, FIRST_POSITION + len(data))
         try:
-            for _ in decoder.decode(chunks, piece):
+            for _ in decoder.decode(chunks, slice):
                 pass
         except (BinlogFormatError, SchemaError) as error:
             refused += 1
@@ -265,16 +265,16 @@ def fuzz(files: list[list[bytes]], cases: range, seed: str, seconds: float = 1e9
             print(f"case {case} of seed {seed!r}", file=sys.stderr)
             raise
         if case % 10 == 0:
-            search(chunks, piece, case)
+            search(chunks, slice, case)
     return len(cases), refused
 
 
-def search(chunks: list[bytes], piece: Slice, case: int) -> None:
-    """What looks for boundaries, cuts files and counts rows refuses damage alike."""
+def search(chunks: list[bytes], slice: Slice, case: int) -> None:
+    """Search for boundaries, cut the file and count rows: they must refuse damage, too."""
     for look in (
-        lambda: list(boundaries(chunks, piece.file, piece.start, piece.end)),
-        lambda: scout(chunks, piece, 100),
-        lambda: count_rows(chunks, {}, piece),
+        lambda: list(boundaries(chunks, slice.file, slice.start, slice.end)),
+        lambda: scout(chunks, slice, 100),
+        lambda: count_rows(chunks, {}, slice),
     ):
         try:
             look()

@@ -22,7 +22,7 @@ _TABLE_MAP, _XID = 19, 16
 
 
 def parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """What stands before the rows of the last transaction, its statement (table map and rows), and its end."""
+    """The bytes before the rows of the last transaction, its statement (table map and rows), and its end."""
     at, begin = FIRST_POSITION, 0
     while at < len(data):
         _, kind, _, size, _, _ = HEADER.unpack_from(data, at)

@@ -1,4 +1,4 @@
-"""A source, a pipeline over some of its databases, and a follower, which are compared as the servers show them."""
+"""A source, a pipeline over some of its databases, and a follower; compares the tables of both servers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from faults.inline_spark import InlineSpark
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
 from changefeed.model.connection import MysqlConnection
+from changefeed.pipeline.checkpoint_store import checkpoint_store
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
-from changefeed.replicate.run import Replicated, replicate
+from changefeed.replicate.run import ReplicationResult, replicate
 from changefeed.settings.file import read_pipeline
 from changefeed.settings.requests.run import RunBounds
-from changefeed.state.stores import checkpoint_store
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
@@ -74,13 +74,13 @@ class Followed:
         return MysqlConnection.from_uri(self.follower.root_url)
 
     def publish(self) -> None:
-        store = checkpoint_store(self.pipeline, self.uris.__getitem__, cast(Any, None))
+        store = checkpoint_store(PipelineConnections(self.pipeline, self.uris.__getitem__), cast(Any, None))
         planned = plan(self.connections, store)
         if not planned.is_empty:
             frozen = cut(self.connections, planned, RunBounds())
             list(run_windows(InlineSpark(), self.connections, frozen, store))
 
-    def follow(self, **options: Any) -> Replicated:
+    def follow(self, **options: Any) -> ReplicationResult:
         return replicate(self.connections, self.connection, **options)
 
     def drop(self) -> None:
@@ -105,28 +105,28 @@ class Followed:
                 name = f"`{database}`.`{table}`"
                 definition = _COUNTER.sub("", server.execute(f"SHOW CREATE TABLE {name}")[0][1])
                 rows = sorted(map(repr, server.execute("SET time_zone = '+00:00'", f"SELECT * FROM {name}")))
-                # Of a table with virtual columns MariaDB's is another with each opening of the table.
-                tells = not (isinstance(server, MariadbServer) and " VIRTUAL" in definition)
-                checksum = server.execute(f"CHECKSUM TABLE {name}")[0][1] if tells else None
+                # MariaDB's checksum of a table with virtual columns changes each time the table is opened.
+                has_checksum = not (isinstance(server, MariadbServer) and " VIRTUAL" in definition)
+                checksum = server.execute(f"CHECKSUM TABLE {name}")[0][1] if has_checksum else None
                 shown[name] = (definition, checksum, rows)
         return shown
 
     def check(self) -> None:
-        wanted, found = self.tables(self.source), self.tables(self.follower)
-        assert found.keys() == wanted.keys()
-        for name in wanted:
-            assert found[name] == wanted[name], f"{name}: found {found[name]}, wanted {wanted[name]}"
+        expected, found = self.tables(self.source), self.tables(self.follower)
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert found[name] == expected[name], f"{name}: found {found[name]}, expected {expected[name]}"
 
 
 @dataclass
 class Workload:
-    """Random transactions and definitions, as applications and their administrators make them."""
+    """Random transactions and DDL, as of applications and their administrators."""
 
     followed: Followed
     rng: random.Random
     cascades: bool = True
     partial: bool = True
-    """Whether foreign keys cascade, and row images are partial: beside a snapshot neither may be."""
+    """Whether foreign keys cascade, and row images are partial; both must be off beside a snapshot."""
 
     def __post_init__(self) -> None:
         self.source = self.followed.source

@@ -1,4 +1,4 @@
-"""Global settings that applications and administrators choose, and with which a server still does what it is for."""
+"""Unusual global settings that administrators may choose, with which a changefeed must still work."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ HOSTILE: Mapping[str, Sequence[str]] = {
     "column_compression_threshold": ("4",),
     "character_set_collations": ("'utf8mb4=utf8mb4_bin'",),
 }
-"""Values of global variables with which a server still does what a changefeed is for."""
+"""Values of global variables with which a changefeed must still work."""
 
 HARMLESS = {
     "autocommit": "1",
@@ -113,12 +113,12 @@ HARMLESS = {
     "wait_timeout": "28800",
     "system_versioning_asof": "DEFAULT",
 }
-"""What the workload's session has, so that it does what it says."""
+"""Settings of the workload's own session, so that its statements work."""
 
 
 @contextlib.contextmanager
-def globally(server: SqlServer, chosen: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Set global variables, and put them back; those that this server has, and takes, are yielded."""
+def set_globals(server: SqlServer, chosen: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Set global variables during the block; yields those that the server has and accepts."""
     before: dict[str, Any] = {}
     taken: dict[str, str] = {}
     with server.connect() as connection, connection.cursor() as cursor:
@@ -138,7 +138,7 @@ def globally(server: SqlServer, chosen: Mapping[str, str]) -> Iterator[dict[str,
                 cursor.execute(f"SET GLOBAL {name} = {'DEFAULT' if was == 'DEFAULT' else connection.escape(was)}")
 
 
-def hostile(rng: random.Random, count: int) -> dict[str, str]:
-    """``count`` variables, of which a server takes those that it has."""
+def choose_hostile_settings(rng: random.Random, count: int) -> dict[str, str]:
+    """Random values of ``count`` variables; a server may not have all of them."""
     names = rng.sample(sorted(HOSTILE), min(count, len(HOSTILE)))
     return {name: rng.choice(HOSTILE[name]) for name in names}

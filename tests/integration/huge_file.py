@@ -24,7 +24,7 @@ from changefeed.source.mysql.session import Session
 from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.timeout(1800)
@@ -36,11 +36,11 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SqlServer
     options = {"binlog_row_metadata": "FULL", "max_allowed_packet": "64M"}
     if request.param is MysqlServer:
         options["binlog_rows_query_log_events"] = "ON"  # as MariaDB does by default
-    with started(request.param(tmp_path / "server", options=options, owner=ProcessId.own(), quick=True)) as running:
+    with run_server(request.param(tmp_path / "server", options=options, owner=ProcessId.own(), quick=True)) as running:
         yield running
 
 
-def test_a_file_larger_than_four_gigabytes_is_scouted_and_read_in_slices(server: SqlServer) -> None:
+def test_file_larger_than_4_gb_is_cut_and_read_in_slices(server: SqlServer) -> None:
     """The texts of the statements make it large, which costs the server less than rows."""
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
     with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
@@ -51,14 +51,14 @@ def test_a_file_larger_than_four_gigabytes_is_scouted_and_read_in_slices(server:
     with Session(MysqlConnection.from_uri(server.url)) as session:
         binlogs = ServerBinlogs(session)
         file = next(file for file in source.binlog_files(session) if file.size_bytes > LAST_DUMP_POSITION)
-        whole = Slice(0, file.name, 4, file.size_bytes)
-        slices = scout(binlogs.chunks(file.name, 4, whole.end), whole, 64 << 20).slices
+        complete_file = Slice(0, file.name, 4, file.size_bytes)
+        slices = scout(binlogs.chunks(file.name, 4, complete_file.end), complete_file, 64 << 20).slices
         assert len(slices) > 40
         assert slices[-1].start <= LAST_DUMP_POSITION < slices[-1].end
         decoder = KernelDecoder(lambda *_: Route("t", 1), lambda *_: None, DebeziumFormat("p", 0), "uuid")
         rows, last, positions = 0, 0, []
-        for piece in slices[-2:]:
-            for item in decoder.decode(binlogs.chunks(piece.file, piece.start, piece.end), piece):
+        for slice in slices[-2:]:
+            for item in decoder.decode(binlogs.chunks(slice.file, slice.start, slice.end), slice):
                 if isinstance(item, MessageBlock):
                     for message in item.messages():
                         assert message.event_id == f"uuid/{file.name}:{message.position}/0".encode()

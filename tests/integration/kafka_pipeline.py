@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kafka
-from finished import finished
+from encode_batches import encode_batches
 
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
@@ -41,7 +41,7 @@ def batches_of(
     topic: str, partition: int, rows: Sequence[int], *, per_batch: int = 100, file: str = "bin.000007", gtid: str = ""
 ) -> list[Batch]:
     """The rows of ``range`` as finished batches in binlog order."""
-    return finished(
+    return encode_batches(
         MessageBlock(topic, partition, file, 0, number, pack(message(row, file=file, gtid=gtid) for row in part))
         for number, part in enumerate(rows[at : at + per_batch] for at in range(0, len(rows), per_batch))
     )

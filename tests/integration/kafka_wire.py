@@ -1,4 +1,4 @@
-"""An address that loses what passes over it, batches, and an independent reader: librdkafka, with its checksums."""
+"""An address that loses bytes, batches, and an independent reader: librdkafka, with its checksums."""
 
 from __future__ import annotations
 

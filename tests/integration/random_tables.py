@@ -121,9 +121,9 @@ def _decimal(rng: random.Random, name: str) -> RandomColumn:
     scale = min(precision, rng.choice([0, 2, 9, 10, 30, rng.randint(0, 30)]))
 
     def literal(rng: random.Random) -> str:
-        whole = rng.randrange(10 ** rng.randint(0, precision - scale))
+        integer = rng.randrange(10 ** rng.randint(0, precision - scale))
         fraction = f"{rng.randrange(10**scale):0{scale}d}" if scale else ""
-        return f"{rng.choice(['', '-'])}{whole}{'.' + fraction if scale else ''}"
+        return f"{rng.choice(['', '-'])}{integer}{'.' + fraction if scale else ''}"
 
     unsigned = rng.random() < 0.1
     return RandomColumn(

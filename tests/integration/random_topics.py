@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from foreign import values
-from integration.shown_tables import settle
+from integration.shown_tables import set_session
 
 from devstack.sql_server import SqlServer
 
@@ -175,7 +175,7 @@ def columns_of(server: SqlServer, database: str, table: str) -> tuple[list[Any],
     """A table's columns, with their names and types, and the names of its primary key."""
     where = f"WHERE table_schema = '{database}' AND table_name = '{table}'"
     with server.connect() as connection, connection.cursor() as cursor:
-        settle(cursor)
+        set_session(cursor)
         cursor.execute(
             f"SELECT column_name, data_type FROM information_schema.columns {where} ORDER BY ordinal_position"
         )
@@ -191,7 +191,7 @@ def selected(server: SqlServer, database: str, table: str, columns: list[Any], w
     """The table's rows as SELECT has them, each value in the form of `foreign.values`."""
     expressions = ", ".join(map(values.selected, columns))
     with server.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
-        settle(cursor)
+        set_session(cursor)
         cursor.execute(f"SELECT {expressions} FROM `{database}`.`{table}` WHERE {where or 'TRUE'}")
         rows = list(cursor.fetchall())
     return [

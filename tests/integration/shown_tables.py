@@ -26,7 +26,7 @@ SESSION = (
 """Settings of the session that looks."""
 
 
-def settle(cursor: Any) -> None:
+def set_session(cursor: Any) -> None:
     """Give a session the settings that let it look at all there is."""
     for setting in SESSION:
         with suppress(pymysql.MySQLError):  # one server has it, and the other not
@@ -49,7 +49,7 @@ def shown(server: SqlServer, database: str) -> dict[str, Any]:
             except pymysql.MySQLError as error:
                 return str(error)
 
-        settle(cursor)
+        set_session(cursor)
         name = _identifier(database)
         found[""] = rows(f"SHOW CREATE DATABASE {name}")[0][1]
         listed = (
@@ -69,7 +69,7 @@ def shown(server: SqlServer, database: str) -> dict[str, Any]:
                 f"FROM information_schema.statistics {where} ORDER BY 1, 3"
             )
             # Of a table with virtual columns MariaDB's is another with each opening of the table.
-            tells = not (isinstance(server, MariadbServer) and " GENERATED ALWAYS AS " in definition)
+            is_comparable = not (isinstance(server, MariadbServer) and " GENERATED ALWAYS AS " in definition)
             # PyMySQL has no reader of MySQL's vectors
             expressions = [
                 f"HEX({_identifier(one[0])})" if "vector" in one[4] else _identifier(one[0]) for one in columns
@@ -82,7 +82,7 @@ def shown(server: SqlServer, database: str) -> dict[str, Any]:
                 "definition": definition,
                 "columns": columns,
                 "indexes": indexes,
-                "checksum": compared(f"CHECKSUM TABLE {name}", 1) if tells else None,
+                "checksum": compared(f"CHECKSUM TABLE {name}", 1) if is_comparable else None,
                 "rows": selected,
             }
     return found

@@ -1,9 +1,9 @@
-"""A job on a local master that has run a task with a connection's password, and goes on until its folder is gone.
+"""A job on a local master that runs a task with a connection's password, and waits until its folder is deleted.
 
     python held_job.py command|submit|submitted|stage|closure FOLDER
 
-As `changefeed run` has it; as Airflow's task starts it, and the job that spark-submit starts then; and with Spark's
-defaults as a stage of ours, or as a closure of Spark's.
+command: as `changefeed run` does. submit: as Airflow's task does, which starts `run_as_job` by spark-submit. stage and
+closure: with Spark's defaults, as one of our stages, or as a closure of Spark.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from changefeed.settings.file import load_pipeline
 
 
 def hold(kind: str, folder: Path) -> None:
-    """Run the task, say so, and wait."""
+    """Run the task, write the file `ready`, and wait."""
     from pyspark.sql import SparkSession
 
     from changefeed.spark.session import session
-    from changefeed.spark.target import ClassicSpark
+    from changefeed.spark.target import LocalSpark
 
     password = (folder / "password").read_text()
     connection = MysqlConnection("db", 3306, "reader", password)
@@ -35,9 +35,9 @@ def hold(kind: str, folder: Path) -> None:
         yield connection.host
 
     if kind in ("stage", "closure"):
-        opened = nullcontext(ClassicSpark(SparkSession.builder.master("local[1]").getOrCreate()))
+        opened = nullcontext(LocalSpark(SparkSession.builder.master("local[1]").getOrCreate()))
     else:
-        opened = session(load_pipeline("held"), "json", submitted=kind == "submitted")
+        opened = session(load_pipeline("held"), "json", is_submitted=kind == "submitted")
     with opened as spark:
         if kind == "closure":
             spark.session.sparkContext.parallelize([1, 2], 2).flatMap(stage).collect()
@@ -51,7 +51,7 @@ def hold(kind: str, folder: Path) -> None:
 
 
 def submit(folder: Path) -> None:
-    """As the task of Airflow does."""
+    """Start this script by spark-submit, as the task of Airflow does."""
     from changefeed.airflow.ingest_operator import CleanSparkSubmitHook
     from changefeed.spark.conf import JOB_CONF
 

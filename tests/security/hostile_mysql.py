@@ -1,4 +1,4 @@
-"""A server that speaks MySQL's protocol as far as the login, asks for what it likes, and keeps what it was sent."""
+"""A fake MySQL server that requests unsafe logins, and records what clients send."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ SALT = b"abcdefghijklmnopqrst"
 
 
 def switch_to(plugin: str) -> bytes:
-    """The request to log in by ``plugin`` instead."""
+    """The packet that switches to the authentication ``plugin``."""
     prompt = b"\x04Password: " if plugin == "dialog" else SALT + b"\0"
     return b"\xfe" + plugin.encode() + b"\0" + prompt
 
 
 def local_infile(path: str) -> bytes:
-    """The request to send the client's file ``path``, as the answer to any statement."""
+    """The packet that requests the client's file ``path`` (LOCAL INFILE), as an answer to any statement."""
     return b"\xfb" + path.encode()
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A self-signed one for 127.0.0.1: a file with its key."""
+    """A self-signed certificate for 127.0.0.1, in a file with its key."""
 
     file: Path
 
     @classmethod
-    def made_in(cls, folder: Path, name: str = "server") -> Certificate:
-        """A new one."""
+    def create(cls, folder: Path, name: str = "server") -> Certificate:
+        """Create a new certificate in ``folder``."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.datetime.now(datetime.UTC)
-        made = (
+        certificate = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(subject)
@@ -65,14 +65,14 @@ class Certificate:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         file = folder / f"{name}.pem"
-        file.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+        file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
         return cls(file)
 
 
 class HostileMysql:
-    """Greets each client as one that logs in by ``plugin``, and sends it one of ``answers`` for each of its packets.
+    """Greets each client with the authentication ``plugin``, and answers its packets with ``answers`` in turn.
 
-    With a ``certificate`` it offers TLS. A context manager; ``heard`` is all that clients sent, decrypted.
+    With a ``certificate`` it offers TLS. ``heard`` are all bytes that clients sent, decrypted.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class HostileMysql:
 
 
 class StrippingProxy:
-    """Leads to the server at ``port`` and takes the offer of TLS out of its greeting, as anybody between may."""
+    """A proxy of the server at ``port`` that removes the TLS offer from its greeting (man in the middle)."""
 
     def __init__(self, port: int) -> None:
         self._target = port

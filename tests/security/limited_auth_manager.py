@@ -1,4 +1,4 @@
-"""Airflow's simple auth manager, with users who have rights on some DAGs only, as a real one has."""
+"""Airflow's simple auth manager with users who have rights on some DAGs only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ RIGHTS_VARIABLE = "LIMITED_RIGHTS"
 
 
 class LimitedAuthManager(SimpleAuthManager):
-    """A user who stands in the file of rights has those on DAGs and no others; all else is by role."""
+    """Users in the file of rights have only these rights on DAGs. All other permissions depend on the role."""
 
     def is_authorized_dag(
         self, *, method: Any, user: Any, access_entity: Any | None = None, details: Any | None = None
     ) -> bool:
-        """By the file of rights, which is read each time. DAGs in general may be looked at: Airflow leaves out those
-        that the user may not see."""
+        """Decide by the file of rights, which is read each time.
+
+        A list of DAGs is allowed, because Airflow filters it.
+        """
         limited: dict[str, list[str]] = json.loads(Path(os.environ[RIGHTS_VARIABLE]).read_text())
         if user.username not in limited:
             return super().is_authorized_dag(method=method, user=user, access_entity=access_entity, details=details)

@@ -1,9 +1,9 @@
-"""What another user of the machine tries on a running job of Spark: its ports and its files, without Spark."""
+"""Attacks of another user of the machine on a running Spark job: on its ports and files, without Spark's client."""
 
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401 - another user may not read where it is imported from
+import encodings.idna  # noqa: F401 - another user may not be able to import it later
 import os
 import pickle
 import socket
@@ -25,7 +25,7 @@ _LZ4_BLOCK = b"LZ4Block"
 
 
 def as_nobody(attempt: Callable[..., Any], *arguments: object) -> Any:
-    """What ``attempt`` returns in a process of another user; in one of the same user where tests do not run as root."""
+    """Call ``attempt`` in a process of another user, or of the same user if tests do not run as root."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -50,7 +50,7 @@ def as_nobody(attempt: Callable[..., Any], *arguments: object) -> Any:
 
 
 def from_all(attempt: Callable[[Address], Any], addresses: Iterable[Address]) -> list[Any]:
-    """What another user's ``attempt`` finds at each of ``addresses``."""
+    """Results of another user's ``attempt`` for each of ``addresses``."""
 
     def at_once() -> list[Any]:
         with ThreadPoolExecutor(16) as threads:
@@ -60,14 +60,14 @@ def from_all(attempt: Callable[[Address], Any], addresses: Iterable[Address]) ->
 
 
 def family_of(pid: int) -> list[psutil.Process]:
-    """The process and all that it started."""
+    """The process and its descendants."""
     process = psutil.Process(pid)
-    found = [process, *process.children(recursive=True)]
-    return [each for each in found if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    processes = [process, *process.children(recursive=True)]
+    return [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
 def addresses_of(pid: int) -> set[Address]:
-    """Where the process ``pid`` and its children listen."""
+    """Addresses at which the process ``pid`` and its descendants listen."""
     return {
         (connection.laddr.ip.removeprefix("::ffff:"), connection.laddr.port)
         for process in family_of(pid)
@@ -77,11 +77,11 @@ def addresses_of(pid: int) -> set[Address]:
 
 
 def stolen_blocks(address: Address, count: int = 4) -> tuple[bytes, str]:
-    """The content of the broadcasts that a block manager at ``address`` gives out, and its last refusal."""
+    """Content of the broadcasts that a block manager at ``address`` serves, and its last refusal."""
     stolen, refusal = b"", ""
     for number in range(count):
         try:
-            stolen += _uncompressed(_fetch(address, f"broadcast_{number}_piece0"))
+            stolen += _decompress(_fetch(address, f"broadcast_{number}_piece0"))
         except TimeoutError:
             return stolen, "silent"
         except (OSError, ValueError, struct.error) as error:
@@ -90,7 +90,7 @@ def stolen_blocks(address: Address, count: int = 4) -> tuple[bytes, str]:
 
 
 def answer_of_gateway(address: Address) -> bytes:
-    """What a port answers that is asked in Py4J's protocol for a class of Java, without its token; b"" for silence."""
+    """A port's answer to a Py4J request for a Java class without the token; b"" if it does not answer."""
     with socket.create_connection(address, timeout=5) as connection, contextlib.suppress(OSError):
         connection.sendall(b"r\nu\nSystem\nrj\ne\n")
         return connection.recv(1000)
@@ -98,7 +98,7 @@ def answer_of_gateway(address: Address) -> bytes:
 
 
 def environment_of(pid: int) -> bytes:
-    """The environment of a process; b"" where it may not be read, and of one that has ended."""
+    """The environment of a process; b"" if it is not readable, or the process has ended."""
     with contextlib.suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/environ").read_bytes()
     return b""
@@ -145,8 +145,8 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     return read
 
 
-def _uncompressed(data: bytes) -> bytes:
-    """Of net.jpountz's LZ4BlockOutputStream: magic, token, sizes and checksum, little-endian, before each block."""
+def _decompress(data: bytes) -> bytes:
+    """Decompress LZ4BlockOutputStream of net.jpountz: magic, token, sizes and checksum precede each block."""
     plain = b""
     while data.startswith(_LZ4_BLOCK):
         token, packed, size, _ = struct.unpack_from("<Biii", data, 8)
@@ -157,7 +157,7 @@ def _uncompressed(data: bytes) -> bytes:
 
 
 def open_files(root: Path) -> Iterator[str]:
-    """What is below ``root`` that others may list, read or write."""
+    """Paths below ``root`` that other users may list, read or write."""
     for path in root.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
             mode = path.lstat().st_mode

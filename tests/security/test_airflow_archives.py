@@ -1,4 +1,4 @@
-"""The attacks on a running site that an archive's URL makes possible, and the one archive that is allowed."""
+"""Attacks on a running site by the URL of an archive, and an allowed archive."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def file_of(site: Site) -> str:
 
 
 def log_of(site: Site, run_id: str, task_id: str) -> str:
-    """All that the log of a task's last attempt has, with the details of errors."""
+    """The log of a task's last attempt, with details of errors."""
     instance = f"/api/v2/dags/changefeed_backfill__archived/dagRuns/{run_id}/taskInstances/{task_id}"
     with site.client() as client:
         attempt = client.get(instance).json()["try_number"]
@@ -57,7 +57,7 @@ def attacks(site: Site, secret: Path) -> list[str]:
     ]
 
 
-def test_a_plan_opens_nothing_outside_of_the_roots_and_tells_nothing_of_it(archived: Site, tmp_path: Path) -> None:
+def test_plan_neither_opens_nor_reveals_files_outside_the_roots(archived: Site, tmp_path: Path) -> None:
     secret = tmp_path / "binlog.000001"
     secret.write_text(SECRET)
     (archived.archives / "linked").symlink_to(tmp_path)
@@ -73,34 +73,34 @@ def test_a_plan_opens_nothing_outside_of_the_roots_and_tells_nothing_of_it(archi
         (archived.archives / "linked").unlink()
 
 
-def test_a_run_that_is_triggered_directly_is_refused_what_the_page_is_refused(archived: Site, tmp_path: Path) -> None:
+def test_directly_triggered_run_is_refused_the_same_archives(archived: Site, tmp_path: Path) -> None:
     (tmp_path / "binlog.000001").write_text(SECRET)
     conf = {"from_file": "binlog.000001"}
     with archived.client() as client:
         for url in ("reference::data:a:b:c;base64,eA==", "https://u:s3cr3t@127.0.0.1/b", "https://h/b?sig=s3cr3t"):
             asked = {"logical_date": None, "conf": {**conf, "archive": url}}
             answer = client.post("/api/v2/dags/changefeed_backfill__archived/dagRuns", json=asked)
-            assert answer.status_code in (400, 422), "such a run is not even stored"
+            assert answer.status_code in (400, 422), "the run is not stored"
     run_id = archived.trigger("changefeed_backfill__archived", {**conf, "archive": str(tmp_path)})
-    assert archived.ended("changefeed_backfill__archived", run_id)["plan"] == "failed"
+    assert archived.wait_for_run("changefeed_backfill__archived", run_id)["plan"] == "failed"
     log = log_of(archived, run_id, "plan")
     assert "may not be read through Airflow" in log
     assert SECRET[:4] not in log
 
 
-def test_a_plan_of_an_archive_that_was_taken_back_is_not_published(archived: Site) -> None:
+def test_plan_of_a_withdrawn_archive_is_not_published(archived: Site) -> None:
     name = next((archived.archives / "archived").iterdir()).name
     conf = {"from_file": name, "archive": str(archived.archives / "archived")}
     allowed = archived.site_file.read_text()
     run_id = archived.trigger("changefeed_backfill__archived", conf)
-    assert archived.ended("changefeed_backfill__archived", run_id)[""] == "success"
+    assert archived.wait_for_run("changefeed_backfill__archived", run_id)[""] == "success"
     clear = {"dry_run": False, "dag_run_id": run_id, "task_ids": ["ingest"], "only_failed": False}
     archived.site_file.write_text("archives: []\n")
     try:
         with archived.client() as client:
             answer = client.post("/api/v2/dags/changefeed_backfill__archived/clearTaskInstances", json=clear)
             assert answer.status_code == 200, answer.text
-        assert archived.ended("changefeed_backfill__archived", run_id)["ingest"] == "failed"
+        assert archived.wait_for_run("changefeed_backfill__archived", run_id)["ingest"] == "failed"
         assert "may not be read through Airflow" in log_of(archived, run_id, "ingest")
     finally:
         archived.site_file.write_text(allowed)

@@ -1,4 +1,4 @@
-"""Archives through Airflow: what lies below no root of the administrator's is never opened, however it is spelled."""
+"""Archives through Airflow: paths outside the administrator's roots are never opened, in any spelling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAME = "binlog.000001"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """`root/shop` with a file, beside `root-of-others/shop` and a secret that no root has."""
+    """`root/shop` with a file, `root-of-others/shop`, and a secret outside of both."""
     for name in ("root/shop", "root-of-others/shop"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / NAME).write_bytes(b"\xfebin" + bytes(200))
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def reference_to(path: Path) -> str:
-    """A chain that reads any file: the attack that got the site's secret, four bytes an error."""
+    """An fsspec chain that reads any file: an attack that revealed the site's secret, four bytes for each error."""
     references = json.dumps({"version": 1, "refs": {NAME: [f"file://{path}", 4, 4]}})
     return "reference::data:a:b:c;base64," + base64.b64encode(references.encode()).decode()
 
@@ -52,7 +52,7 @@ def test_without_a_site_file_no_archive_is_read(folder: Path, monkeypatch: pytes
             site_archive("mysql_shop")(url)
 
 
-def test_what_the_administrator_takes_back_is_refused_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_withdrawn_root_is_refused_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = folder / "site.yaml"
     monkeypatch.setenv("CHANGEFEED_SITE", str(site))
     site.write_text(f"archives: [{folder}/root]\n")
@@ -155,14 +155,14 @@ def test_an_archive_of_one_source_is_not_read_by_pipelines_of_another(
         "{folder}/root/" + 2000 * "x",
     ],
 )
-def test_what_lies_below_no_root_is_refused_and_never_opened(
+def test_path_outside_the_roots_is_refused_and_never_opened(
     folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened(*_: object, **__: object) -> None:
+    def fail_if_opened(*_: object, **__: object) -> None:
         raise AssertionError("fsspec saw it")
 
-    monkeypatch.setattr(fsspec.core, "url_to_fs", opened)
-    monkeypatch.setattr(fsspec, "filesystem", opened)
+    monkeypatch.setattr(fsspec.core, "url_to_fs", fail_if_opened)
+    monkeypatch.setattr(fsspec, "filesystem", fail_if_opened)
     roots = [f"{folder}/root", "s3://binlogs/shop/", "HTTPS://Archive.example/binlogs/"]
     with pytest.raises(SettingsError, match=r"`archives` of the site file|environment"):
         archive_below(url.replace("{folder}", str(folder)), roots)
@@ -182,7 +182,7 @@ def test_what_lies_below_no_root_is_refused_and_never_opened(
         ("HTTPS://ARCHIVE.EXAMPLE//binlogs/", "https://Archive.example/binlogs/"),
     ],
 )
-def test_what_lies_below_a_root_is_read_in_one_spelling(folder: Path, url: str, read: str) -> None:
+def test_path_below_a_root_is_normalized(folder: Path, url: str, read: str) -> None:
     roots = [
         f"file://{folder}/root/",
         "s3://binlogs/shop/",
@@ -196,13 +196,13 @@ def test_what_lies_below_a_root_is_read_in_one_spelling(folder: Path, url: str, 
 @pytest.mark.parametrize(
     "root", ["binlogs", "ftp://h/x", "s3://key:secret@bucket/x", "simplecache::s3://b", "/a/../b", ""]
 )
-def test_a_root_that_cannot_be_compared_is_the_administrators_mistake(root: str) -> None:
+def test_root_that_cannot_be_compared_is_refused(root: str) -> None:
     with pytest.raises(SettingsError, match="number 2 of `archives` in the site file") as caught:
         archive_below("/srv/binlogs/shop", ["/srv/other", root])
     assert "secret" not in str(caught.value)
 
 
-def test_a_link_out_of_the_root_is_followed_by_nobody(folder: Path) -> None:
+def test_link_out_of_the_root_is_not_followed(folder: Path) -> None:
     root = folder / "root"
     (root / "linked").symlink_to(folder / "root-of-others" / "shop")
     (root / "one").mkdir()
@@ -216,13 +216,13 @@ def test_a_link_out_of_the_root_is_followed_by_nobody(folder: Path) -> None:
         archive_below(str(root / "one" / NAME), [str(root)])
 
 
-def test_a_link_that_is_put_there_after_the_plan_is_not_followed_by_the_job(folder: Path) -> None:
+def test_link_created_after_the_plan_is_not_followed_by_the_job(folder: Path) -> None:
     archive = archive_below(f"{folder}/root/shop", [f"{folder}/root"])
     planned = ArchivedBinlogs(archive)
     assert [file.name for file in planned.files()] == [NAME]
     (folder / "root" / "shop" / NAME).unlink()
     (folder / "root" / "shop" / NAME).symlink_to(folder / NAME)
-    for reader in (planned, ArchivedBinlogs(archive)):  # that of a task that listed before, and another one
+    for reader in (planned, ArchivedBinlogs(archive)):  # one that listed the files before, and a new one
         with pytest.raises(SettingsError, match="link out of the root"):
             list(reader.chunks(NAME, 4, 8))
     (folder / "root" / "shop").rename(folder / "root" / "moved")
@@ -231,7 +231,7 @@ def test_a_link_that_is_put_there_after_the_plan_is_not_followed_by_the_job(fold
         ArchivedBinlogs(archive).files()
 
 
-def test_links_inside_the_root_and_those_of_ones_own_command_are_followed(folder: Path) -> None:
+def test_links_inside_the_root_and_of_the_command_are_followed(folder: Path) -> None:
     (folder / "root" / "linked").mkdir()
     (folder / "root" / "linked" / NAME).symlink_to(folder / "root" / "shop" / NAME)
     inside = archive_below(f"{folder}/root/linked", [f"{folder}/root"])
@@ -241,30 +241,30 @@ def test_links_inside_the_root_and_those_of_ones_own_command_are_followed(folder
     assert [file.size_bytes for file in ArchivedBinlogs(Archive(str(folder / "own"))).files()] == [204]
 
 
-def test_no_byte_of_a_file_that_is_no_binlog_is_told(folder: Path) -> None:
+def test_error_shows_no_byte_of_a_file_that_is_no_binlog(folder: Path) -> None:
     (folder / "root" / "text").mkdir()
     (folder / "root" / "text" / NAME).write_text(SECRET)
     for archive in (
         archive_below(f"{folder}/root/text", [f"{folder}/root"]),
         Archive(f"{folder}/root/text"),
-        Archive(reference_to(folder / NAME)),  # by the command, whose user may read the file anyway
+        Archive(reference_to(folder / NAME)),  # by the command, whose user may read the file
     ):
-        with pytest.raises(BinlogFormatError, match="no binlog") as caught:
+        with pytest.raises(BinlogFormatError, match="not a binlog") as caught:
             list(ArchivedBinlogs(archive).chunks(NAME, 4, 19))
-        told = str(caught.value).partition("no binlog")[2]
-        assert [part for part in (SECRET[:4], SECRET[4:8], SECRET[4:8].encode().hex()) if part in told] == []
+        shown = str(caught.value).partition("not a binlog")[2]
+        assert [part for part in (SECRET[:4], SECRET[4:8], SECRET[4:8].encode().hex()) if part in shown] == []
     with pytest.raises(SettingsError, match="chain"):
         archive_below(reference_to(folder / NAME), ["/"])
 
 
-def test_a_storages_own_words_are_not_told_through_airflow(folder: Path) -> None:
+def test_storage_errors_are_not_shown_through_airflow(folder: Path) -> None:
     (folder / "root" / "gone").mkdir()
     file = folder / "root" / "gone" / NAME
     file.write_bytes(b"\xfebin" + bytes(200))
     binlogs = ArchivedBinlogs(archive_below(f"{folder}/root/gone", [f"{folder}/root"]))
     binlogs.files()
     file.unlink()
-    with pytest.raises(SettingsError, match=r"FileNotFoundError: No such file or directory\. Wanted"):
+    with pytest.raises(SettingsError, match=r"FileNotFoundError: No such file or directory\. Expected"):
         list(binlogs.chunks(NAME, 4, 19))
     with pytest.raises(SettingsError, match="cannot be read: FileNotFoundError"):
         ArchivedBinlogs(archive_below(f"{folder}/root/never", [f"{folder}/root"])).files()
@@ -280,7 +280,7 @@ def test_a_storages_own_words_are_not_told_through_airflow(folder: Path) -> None
         "b" * 300 + ".000001",
     ],
 )
-def test_a_name_that_no_server_gives_a_binlog_is_passed_over(name: str) -> None:
+def test_file_with_an_impossible_binlog_name_is_skipped(name: str) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe({f"/listed/{name}": b"x"})
     try:
@@ -319,7 +319,7 @@ def test_a_folder_with_more_files_than_any_archive_has_is_refused(
         "file:/x?sig=S",
     ],
 )
-def test_a_secret_in_an_odd_url_is_refused_without_it(url: str) -> None:
+def test_error_for_a_url_with_a_secret_hides_it(url: str) -> None:
     url = url.replace("S", "s3cr3t")
     for read in (Archive, lambda url: archive_below(url, ["/", "s3://bucket", "https://h"])):
         with pytest.raises(ChangefeedError) as caught:
@@ -328,7 +328,7 @@ def test_a_secret_in_an_odd_url_is_refused_without_it(url: str) -> None:
         assert caught.value.__cause__ is None
 
 
-def test_a_job_is_told_the_root_by_the_worker_and_not_by_an_xcom(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_gets_its_root_from_the_worker_not_from_an_xcom(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "own.yaml").write_text("name: own\nsource: {connection: mysql_own}\nkafka: {connection: kafka_own}\n")
     others = f"{{url: {folder}/root-of-others, source: mysql_other}}"
     (folder / "site.yaml").write_text(f"archives: [{folder}/root, {others}]\n")
@@ -336,7 +336,7 @@ def test_a_job_is_told_the_root_by_the_worker_and_not_by_an_xcom(folder: Path, m
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(folder))
     ingest = backfill_dag(read_pipeline(folder / "own.yaml")).task_dict["ingest"]
 
-    def handed_to_the_job(archive: str) -> Any:
+    def plan_for_job(archive: str) -> Any:
         planned = {
             "request": {"pipeline": "own", "from_file": NAME, "archive": archive},
             "window": {"pipeline": "own"},
@@ -344,16 +344,16 @@ def test_a_job_is_told_the_root_by_the_worker_and_not_by_an_xcom(folder: Path, m
             "archive_roots": ["/"],
         }
         ti = SimpleNamespace(xcom_pull=lambda **_: planned)
-        return ingest._planned({"ti": ti, "run_id": "manual__1"})
+        return ingest._read_plan({"ti": ti, "run_id": "manual__1"})
 
-    assert handed_to_the_job(f"{folder}/root/shop")["archive_roots"] == [f"{folder}/root"]
+    assert plan_for_job(f"{folder}/root/shop")["archive_roots"] == [f"{folder}/root"]
     with pytest.raises(AirflowFailException, match="may not be read"):
-        handed_to_the_job(f"{folder}/root-of-others/shop")
+        plan_for_job(f"{folder}/root-of-others/shop")
 
 
-def test_a_job_that_is_told_no_root_reads_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_without_a_root_reads_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(folder))
-    monkeypatch.setenv("CHANGEFEED_SITE", str(folder / "site.yaml"))  # on another machine there may be any
+    monkeypatch.setenv("CHANGEFEED_SITE", str(folder / "site.yaml"))  # the worker's site file may allow any root
     (folder / "own.yaml").write_text("name: own\nsource: {connection: mysql_own}\nkafka: {connection: kafka_own}\n")
     (folder / "site.yaml").write_text("archives: [/]\n")
     window = Window("own", 1, "u", BinlogCoordinates(NAME, 4), BinlogCoordinates(NAME, 9), "", "", 0)

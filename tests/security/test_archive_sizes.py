@@ -1,4 +1,4 @@
-"""Sizes that an archived file or a server claims: none is believed with memory, and each is told with coordinates."""
+"""False event sizes in a binlog: no memory is allocated for them, and errors have the coordinates."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.events.framing import HEADER, DamagedEvent, EventType, whole_events
-from changefeed.binlog.search.finder import Finder, bytes_between
+from changefeed.binlog.events.framing import HEADER, DamagedEvent, EventType, complete_events
+from changefeed.binlog.search.finder import Finder
 from changefeed.binlog.search.schema_scan import TableCounts, count_rows
 from changefeed.binlog.search.scout import scout
 from changefeed.errors import BinlogFormatError, ChangefeedError
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.model.window import BinlogFile, Slice
+from changefeed.model.window import BinlogFile, Slice, bytes_between
 from changefeed.source.archive.archive import Archive
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 
 NAME = "binlog.000001"
 LARGEST = 0xFFFFFFFF
 ALLOWED_BYTES = 256 << 20
-"""Far less than what the events below claim."""
+"""Much less than the sizes that the events below claim."""
 
 BODY = b"\4\0" + b"9.7.0".ljust(50, b"\0") + bytes(4) + bytes([19]) + bytes(40) + b"\0" + bytes(4)
 
@@ -45,7 +45,7 @@ def archive(folder: Path, data: bytes) -> tuple[ArchivedBinlogs, Slice]:
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """A limit on the process's address space, not far above what it has: a claim that is believed is a MemoryError."""
+    """Limit the process's address space, so that an allocation of a claimed size raises MemoryError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ALLOWED_BYTES, hard))
@@ -60,29 +60,35 @@ def decoder() -> KernelDecoder:
 
 
 READERS: dict[str, Callable[[ArchivedBinlogs, Slice], object]] = {
-    "search": lambda binlogs, piece: Finder(binlogs).at(BinlogCoordinates(NAME, piece.end - 1)),
+    "search": lambda binlogs, binlog_slice: Finder(binlogs).at(BinlogCoordinates(NAME, binlog_slice.end - 1)),
     "time": lambda binlogs, _: Finder(binlogs).at_time(1 << 31),
-    "counts": lambda binlogs, piece: count_rows(binlogs.chunks(NAME, piece.start, piece.end), {}, piece),
-    "scout": lambda binlogs, piece: scout(binlogs.chunks(NAME, piece.start, piece.end), piece, 1 << 20),
-    "decoder": lambda binlogs, piece: list(decoder().decode(binlogs.chunks(NAME, piece.start, piece.end), piece)),
+    "counts": lambda binlogs, binlog_slice: count_rows(
+        binlogs.chunks(NAME, binlog_slice.start, binlog_slice.end), {}, binlog_slice
+    ),
+    "scout": lambda binlogs, binlog_slice: scout(
+        binlogs.chunks(NAME, binlog_slice.start, binlog_slice.end), binlog_slice, 1 << 20
+    ),
+    "decoder": lambda binlogs, binlog_slice: list(
+        decoder().decode(binlogs.chunks(NAME, binlog_slice.start, binlog_slice.end), binlog_slice)
+    ),
 }
 
 
 @pytest.mark.parametrize("size", [0, 1, 18, 19, 20, 75, 4097, 1 << 31, LARGEST])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_first_event_of_any_size_is_refused_with_coordinates(tmp_path: Path, reader: str, size: int) -> None:
-    binlogs, piece = archive(tmp_path, event(EventType.FORMAT_DESCRIPTION, BODY, size) + bytes(5000))
+    binlogs, binlog_slice = archive(tmp_path, event(EventType.FORMAT_DESCRIPTION, BODY, size) + bytes(5000))
     with little_memory(), pytest.raises(BinlogFormatError, match=f"{NAME}:4[:,] "):
-        READERS[reader](binlogs, piece)
+        READERS[reader](binlogs, binlog_slice)
 
 
 @pytest.mark.parametrize("size", [0, 1, 18, 5000, 1 << 31, LARGEST])
 @pytest.mark.parametrize("reader", READERS)
-def test_a_later_event_is_no_larger_than_what_is_left_of_its_file(tmp_path: Path, reader: str, size: int) -> None:
+def test_event_larger_than_the_rest_of_its_file_is_refused(tmp_path: Path, reader: str, size: int) -> None:
     data = DESCRIPTION + event(EventType.XID, bytes(8)) + event(EventType.WRITE_ROWS, bytes(100), size) + bytes(1000)
-    binlogs, piece = archive(tmp_path, data)
+    binlogs, binlog_slice = archive(tmp_path, data)
     with little_memory(), pytest.raises(BinlogFormatError, match=f"{NAME}:{4 + len(DESCRIPTION) + 27}[:,] "):
-        READERS[reader](binlogs, piece)
+        READERS[reader](binlogs, binlog_slice)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 4, 10, 22, 23, 50, 100])
@@ -99,34 +105,34 @@ def test_a_file_that_ends_in_its_first_event_is_refused(tmp_path: Path, cut: int
         assert cut <= 4, "an empty file has no transaction"
 
 
-def test_an_event_that_says_it_is_larger_than_its_range_is_refused_at_its_header() -> None:
+def test_event_larger_than_its_range_is_refused_at_its_header() -> None:
     def endless() -> Iterator[bytes]:
         yield event(EventType.WRITE_ROWS, b"", LARGEST)
         raise AssertionError("collected for it")
 
     with pytest.raises(DamagedEvent, match="says that it has 4294967295 bytes"):
-        list(whole_events(endless(), 1 << 30))
+        list(complete_events(endless(), 1 << 30))
 
 
-def test_events_are_cut_out_of_chunks_of_any_size_alike() -> None:
+def test_events_are_read_from_chunks_of_any_size() -> None:
     data = DESCRIPTION + b"".join(event(EventType.XID, bytes(8 + 30 * number)) for number in range(40))
-    whole = [bytes(one) for one in whole_events([data], len(data))]
-    assert b"".join(whole) == data
+    events = [bytes(one) for one in complete_events([data], len(data))]
+    assert b"".join(events) == data
     for chunk in (1, 7, 19, 20, 100, 4096):
         chunks = (data[at : at + chunk] for at in range(0, len(data), chunk))
-        assert [bytes(one) for one in whole_events(chunks, len(data))] == whole
+        assert [bytes(one) for one in complete_events(chunks, len(data))] == events
 
 
-def test_an_event_of_many_chunks_is_put_together_once() -> None:
-    """The time for it grows with its size, not with the square of it: 64 MB in chunks of 4 KB would take minutes."""
+def test_event_of_many_chunks_is_joined_once() -> None:
+    """The time is linear in the event's size; if it were quadratic, 64 MB in chunks of 4 KB would take minutes."""
     size = 64 << 20
     header = event(EventType.WRITE_ROWS, b"", size)
     rest = (bytes(4096) for _ in range(size // 4096 - 1))
-    events = list(whole_events([header, *rest, bytes(4096 - len(header))], size))
+    events = list(complete_events([header, *rest, bytes(4096 - len(header))], size))
     assert [len(one) for one in events] == [size]
 
 
-def test_rows_are_counted_by_table_and_a_name_that_is_cut_off_is_refused() -> None:
+def test_rows_are_counted_by_table_and_a_truncated_name_is_refused() -> None:
     names = b"\4shop\0\6orders\0"
     table_map = event(EventType.TABLE_MAP, (7).to_bytes(6, "little") + b"\1\0" + names)
     rows = event(EventType.WRITE_ROWS, (7).to_bytes(6, "little") + bytes(30))
@@ -139,13 +145,13 @@ def test_rows_are_counted_by_table_and_a_name_that_is_cut_off_is_refused() -> No
         count_rows([cut], {}, Slice(0, NAME, 4, 4 + len(cut)))
 
 
-def test_numbers_of_files_far_apart_cost_nothing() -> None:
+def test_gap_between_file_numbers_costs_no_time() -> None:
     files = [BinlogFile(NAME, 100), BinlogFile("binlog.9999999999", 50)]
     start, end = BinlogCoordinates(NAME, 4), BinlogCoordinates("binlog.9999999999", 10)
     assert bytes_between(files, start, end) == 106
 
 
-def test_the_command_tells_a_claimed_size_in_one_line(tmp_path: Path) -> None:
+def test_command_reports_a_claimed_size_in_one_line(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\xfebin" + event(EventType.FORMAT_DESCRIPTION, BODY, LARGEST) + bytes(100))
     done = subprocess.run(
         [sys.executable, "-m", "changefeed.cli.main", "decode", str(tmp_path / NAME)],

@@ -1,4 +1,4 @@
-"""Whoever may edit the XComs of one pipeline's DAGs reaches no other pipeline with them."""
+"""Edited XComs of one pipeline's DAGs have no effect on other pipelines."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ YAML = "name: own\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_s
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A pipeline whose jobs and connections are traps: nothing of what is refused here may get as far as those."""
+    """A pipeline whose jobs and connections raise an error: refused plans must not reach them."""
 
-    def reached(*_: Any, **__: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("it was done")
 
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
-    monkeypatch.setattr(ingest_operator.JobOperator, "_run", reached)
-    monkeypatch.setattr(tasks, "task_connections", reached)
+    monkeypatch.setattr(ingest_operator.JobOperator, "_run", fail)
+    monkeypatch.setattr(tasks, "task_connections", fail)
     (tmp_path / "own.yaml").write_text(YAML)
     return read_pipeline(tmp_path / "own.yaml")
 
@@ -46,12 +46,12 @@ def window(pipeline: str) -> Window:
 
 
 def run(pipeline: str, expected: str) -> dict[str, Any]:
-    """What `plan` hands over, of a window of ``pipeline`` that goes on from the checkpoint of ``expected``."""
+    """The plan of a window of ``pipeline`` that continues from the checkpoint of ``expected``."""
     return PlannedRun((window(pipeline),), Checkpoint.before(window(expected)), 0).to_json()
 
 
-def context(task_id: str, handed_over: object) -> Any:
-    instance = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: {task_id: handed_over}[task_ids])
+def context(task_id: str, xcom: object) -> Any:
+    instance = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: {task_id: xcom}[task_ids])
     return {"ti": instance, "run_id": "manual__1", "dag_run": SimpleNamespace(run_id="manual__1")}
 
 
@@ -61,28 +61,26 @@ def test_windows_of_another_pipeline_are_neither_published_nor_committed(
 ) -> None:
     ingest = ingest_dag(own).get_task("ingest")
     finish = seek_dag(own).get_task("finish")
-    sought = {"finish": planned, "unfinished": [{"sealed": False}]}
+    seek = {"finish": planned, "unfinished": [{"sealed": False}]}
     for attack in (
         lambda: ingest.execute(context("plan", planned)),
-        lambda: finish.execute(context("plan_seek", sought)),
+        lambda: finish.execute(context("plan_seek", seek)),
         lambda: tasks.commit_window("own", planned),
     ):
-        with pytest.raises(AirflowFailException, match="is for pipeline 'other', and this DAG for 'own' only"):
+        with pytest.raises(AirflowFailException, match=r"expected a plan for pipeline 'own' .*, found one for 'other'"):
             attack()
 
 
-def test_windows_that_are_edited_once_they_were_looked_at_are_looked_at_again(
-    own: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ingest_operator, "skip_if_sought", lambda *_: None)
+def test_edited_windows_are_checked_again_before_the_job(own: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_operator, "skip_after_seek", lambda *_: None)
     monkeypatch.setattr(ingest_operator.JobOperator, "_run", lambda *_: "published")
     pulled = [run("own", "own"), run("other", "own")]
     edited: Any = {"ti": SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: pulled.pop(0))}  # noqa: ARG005
-    with pytest.raises(AirflowFailException, match="is for pipeline 'other', and this DAG for 'own' only"):
+    with pytest.raises(AirflowFailException, match=r"expected a plan for pipeline 'own' .*, found one for 'other'"):
         ingest_dag(own).get_task("ingest").execute(edited)
 
 
-def test_a_snapshot_begins_where_the_log_says_and_not_where_an_xcom_does() -> None:
+def test_snapshot_starts_where_the_log_says_not_the_xcom() -> None:
     table = TableProgress("shop", "staff", "id int", 5, at=("7",), at_end=True, rows=3, chunks=1, row_bytes=9)
     planned: dict[str, Any] = {
         "identity": "own.snapshot.1",
@@ -96,9 +94,7 @@ def test_a_snapshot_begins_where_the_log_says_and_not_where_an_xcom_does() -> No
     assert SnapshotPlan.from_json(planned).tables == (TableProgress("shop", "staff", "id int", 5, row_bytes=9),)
 
 
-def test_a_follower_that_the_pipeline_does_not_have_is_not_reached_by_a_comparison(
-    own: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_connects_to_no_follower_of_another_pipeline(own: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def uri_of(connection: str) -> str:
@@ -108,7 +104,7 @@ def test_a_follower_that_the_pipeline_does_not_have_is_not_reached_by_a_comparis
     monkeypatch.setattr(connections, "airflow_lookup", uri_of)
     monkeypatch.setattr(verify_dag, "airflow_lookup", uri_of)
     compare: Any = verify_dag.verify_dag(own).get_task("compare")
-    compare._planned(context("plan", {"request": {"follower": "others_mysql"}, "run": ""}))
+    compare._read_plan(context("plan", {"request": {"follower": "others_mysql"}, "run": ""}))
     with pytest.raises(AirflowFailException, match="the pipeline has no follower 'others_mysql'"):
         compare._environment(own)
     assert "others_mysql" not in asked
@@ -119,10 +115,10 @@ def test_a_follower_that_the_pipeline_does_not_have_is_not_reached_by_a_comparis
 @pytest.mark.parametrize(
     ("edited", "words"),
     [
-        ({"request": {"pipeline": "other", "from_file": "binlog.000001"}}, "is for pipeline 'other'"),
-        ({"window": window("other").to_json()}, "is for pipeline 'other'"),
-        ({"identity": "other"}, "is backfill 'other', and this run's is 'own.backfill.manual__1'"),
-        ({"identity": "own.backfill.manual__2"}, "is backfill 'own.backfill.manual__2'"),
+        ({"request": {"pipeline": "other", "from_file": "binlog.000001"}}, "found one for 'other'"),
+        ({"window": window("other").to_json()}, "found one for 'other'"),
+        ({"identity": "other"}, "expected the plan of backfill 'own.backfill.manual__1' .*, found 'other'"),
+        ({"identity": "own.backfill.manual__2"}, "found 'own.backfill.manual__2'"),
     ],
 )
 def test_a_backfill_of_another_pipeline_or_run_is_not_published(

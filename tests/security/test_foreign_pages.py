@@ -1,5 +1,5 @@
-"""A page of somebody else, open in the browser of a person who is logged in to Airflow, gets nothing done and sees
-nothing: neither by requests of its own, nor under a name of its own that it points at Airflow (DNS rebinding)."""
+"""A foreign page in the browser of a logged-in user can neither act nor read: neither by requests to Airflow (CSRF),
+nor with its own host name pointed at Airflow (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import changefeed_web
 API = "/changefeed/api"
 FOREIGN = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 NEIGHBOUR = {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"}
-"""Another server of the same machine: browsers send it the cookies of this one, as they know no ports."""
+"""Another server of the same machine, to which browsers send the same cookies, as cookies ignore ports."""
 NAMELESS = {"Origin": "null"}
 """A page in a sandboxed frame, in a browser that sends no Sec-Fetch-Site."""
 
@@ -36,14 +36,14 @@ LOOKS = ["/changefeed/", "/changefeed/docs", "/changefeed/openapi.json", "/chang
 
 @pytest.fixture(scope="module")
 def browser(airflow_site: Site) -> Iterator[httpx.Client]:
-    """The cookie of a browser that an admin is logged in with; what a page adds to it is the test's."""
+    """A client with the login cookie of an admin, without headers of a page."""
     cookies = {"_token": airflow_site.token("ada")}
     with httpx.Client(base_url=airflow_site.airflow.url, cookies=cookies, timeout=60) as client:
         yield client
 
 
 def state(site: Site) -> tuple[dict[str, str], bool, int]:
-    """What a write would change: the files, whether the pipeline is paused, how often it ran."""
+    """State that a write could change: the files, whether the pipeline is paused, the number of runs."""
     with site.client() as client:
         dag = "/api/v2/dags/changefeed_ingest__idle"
         paused = client.get(dag).json()["is_paused"]
@@ -61,9 +61,7 @@ def test_a_foreign_page_changes_nothing(airflow_site: Site, browser: httpx.Clien
     assert state(airflow_site) == before
 
 
-def test_a_page_that_points_its_own_name_at_airflow_sees_and_changes_nothing(
-    airflow_site: Site, browser: httpx.Client
-) -> None:
+def test_dns_rebinding_page_reads_and_changes_nothing(airflow_site: Site, browser: httpx.Client) -> None:
     port = urlsplit(airflow_site.airflow.url).port
     before = state(airflow_site)
     for host in (f"evil.example:{port}", "evil.example", f"127.0.0.1.evil.example:{port}", f"evil@127.0.0.1:{port}"):
@@ -77,7 +75,7 @@ def test_a_page_that_points_its_own_name_at_airflow_sees_and_changes_nothing(
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
-def test_a_body_that_a_form_could_send_is_refused(browser: httpx.Client, kind: str) -> None:
+def test_body_of_an_html_form_is_refused(browser: httpx.Client, kind: str) -> None:
     answer = browser.post(f"{API}/pipelines/idle/run", content=b"{}", headers={"Content-Type": kind} if kind else {})
     assert (answer.status_code, "application/json" in answer.text) == (415, True), answer.text
 
@@ -94,21 +92,21 @@ def test_airflows_own_page_works_under_each_name_of_this_machine(
     assert browser.post(f"{API}/pipelines/idle/resume", headers=own).status_code == 200
 
 
-def test_a_program_with_a_token_works_by_whatever_name_it_reaches_airflow(airflow_site: Site) -> None:
+def test_program_with_a_token_may_use_any_host_name(airflow_site: Site) -> None:
     with airflow_site.client("ulf") as program:
         for host in ("10.1.2.3:8080", "airflow.internal"):
             assert program.get("/changefeed/metrics", headers={"Host": host}).status_code == 200
             assert program.post(f"{API}/pipelines/idle/resume", headers={"Host": host}).status_code == 200
 
 
-def test_a_page_does_not_pass_for_a_program_by_sending_a_token(airflow_site: Site, browser: httpx.Client) -> None:
+def test_page_with_a_token_is_not_treated_as_a_program(airflow_site: Site, browser: httpx.Client) -> None:
     for token in ("x.y.z", airflow_site.token("ada")):
         answer = browser.post(f"{API}/pipelines/idle/resume", headers={**FOREIGN, "Authorization": f"Bearer {token}"})
         assert answer.status_code == 403
         assert "evil.example" in answer.json()["detail"]
 
 
-def test_the_description_of_the_api_is_for_who_is_logged_in(airflow_site: Site) -> None:
+def test_api_description_requires_a_login(airflow_site: Site) -> None:
     with airflow_site.client(None) as nobody, airflow_site.client("vera") as viewer:
         assert nobody.get("/changefeed/openapi.json").status_code == 401
         assert nobody.get("/changefeed/docs").status_code == 307
@@ -118,7 +116,7 @@ def test_the_description_of_the_api_is_for_who_is_logged_in(airflow_site: Site) 
         assert viewer.get("/changefeed/docs").status_code == 200
 
 
-def test_nothing_is_served_that_a_page_of_somebody_else_could_frame_or_run_scripts_in(browser: httpx.Client) -> None:
+def test_answers_forbid_foreign_frames_and_scripts(browser: httpx.Client) -> None:
     page = Path(changefeed_web.__file__).parent / "page"
     served = [*LOOKS, *(f"/changefeed/static/{file.name}" for file in page.iterdir()), "/changefeed/static/no.js"]
     for path in served:

@@ -1,4 +1,4 @@
-"""Whoever may write to a pipeline's topics can make a follower change captured tables, and nothing else."""
+"""Forged records in a pipeline's topics can change captured tables of a follower, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.commits import Commits
-from changefeed.replicate.definition_runner import DefinitionRunner
-from changefeed.replicate.definitions import Definition
+from changefeed.replicate.ddl_record import DdlRecord
+from changefeed.replicate.ddl_runner import DdlRunner
 from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
@@ -42,8 +42,8 @@ AT = BinlogCoordinates("binlog.000001", 4)
 
 @pytest.fixture(params=["mysql", "mariadb"])
 def follower(request: pytest.FixtureRequest) -> SqlServer:
-    found: SqlServer = request.getfixturevalue(f"{request.param}_follower")
-    return found
+    server: SqlServer = request.getfixturevalue(f"{request.param}_follower")
+    return server
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def session(follower: SqlServer) -> Iterator[FollowerSession]:
 
 @pytest.fixture
 def payroll(follower: SqlServer, unique_name: str) -> Iterator[str]:
-    """A database of somebody else on the follower."""
+    """A database on the follower that the pipeline does not capture."""
     name = f"payroll_{unique_name}"
     follower.execute(
         f"CREATE DATABASE {name}",
@@ -65,8 +65,8 @@ def payroll(follower: SqlServer, unique_name: str) -> Iterator[str]:
     follower.execute(f"DROP DATABASE IF EXISTS {name}", f"DROP USER IF EXISTS forged_{unique_name}")
 
 
-def untouched(follower: SqlServer, payroll: str, name: str) -> bool:
-    """Whether nothing of what the forger wanted is there."""
+def is_untouched(follower: SqlServer, payroll: str, name: str) -> bool:
+    """Whether no attack has succeeded."""
     users = follower.execute(f"SELECT 1 FROM mysql.user WHERE user = 'forged_{name}'")
     wrote = follower.execute("SELECT @@GLOBAL.init_connect")[0][0]
     amount = follower.execute(f"SELECT amount FROM {payroll}.salaries")
@@ -83,9 +83,9 @@ def followed(
 ) -> Iterator[Followed]:
     kind = "mysql" if "mysql" in request.node.name else "mariadb"
     source: SqlServer = request.getfixturevalue(f"{kind}_server")
-    made = Followed(unique_name, source, follower, kafka_broker, tmp_path, {"start": "snapshot"})
-    yield made
-    made.drop()
+    pipeline = Followed(unique_name, source, follower, kafka_broker, tmp_path, {"start": "snapshot"})
+    yield pipeline
+    pipeline.drop()
 
 
 def forge(followed: Followed, *records: LogRecord) -> None:
@@ -126,17 +126,17 @@ def test_a_forged_table_of_a_snapshot_runs_nothing_but_its_creation(
         forge(followed, record)
         with pytest.raises(ChangefeedError, match="is refused"):
             followed.follow()
-        assert untouched(follower, payroll, name), (create_database, create_table)
+        assert is_untouched(follower, payroll, name), (create_database, create_table)
     forge(followed, AllReadRecord(at, {f"{name}_a": f"DROP DATABASE {payroll}"}))
     with pytest.raises(ChangefeedError, match="is refused"):
         followed.follow()
-    assert untouched(follower, payroll, name)
+    assert is_untouched(follower, payroll, name)
 
 
 # --- the topic of schema changes
 
 
-def runner_of(session: FollowerSession, name: str, *include: str) -> DefinitionRunner:
+def runner_of(session: FollowerSession, name: str, *include: str) -> DdlRunner:
     server = Server(Flavour.MARIADB, (11, 4, 0)) if session.is_mariadb else Server()
     scope = Scope(server, include)
     positions = PositionTable(session, name)
@@ -146,14 +146,14 @@ def runner_of(session: FollowerSession, name: str, *include: str) -> DefinitionR
     filling = Filling(session, position.fill, {}, None, AT, scope)
     commits = Commits(session, BatchSessions(), positions, position, filling)
     tables = FollowerTables(commits, MissingTables(filling), DEFAULT_STYLE, True, lambda *_: True, scope)
-    return DefinitionRunner(commits, tables, server, Refills(commits, tables, lambda _: iter(())))
+    return DdlRunner(commits, tables, server, Refills(commits, tables, lambda _: iter(())))
 
 
 def record(sql: str, database: str, **session: object) -> bytes:
     return orjson.dumps({"ddl": sql, "databaseName": database, "session": {"timestamp": "1790000000", **session}})
 
 
-def test_a_forged_definition_changes_nothing_but_captured_tables(
+def test_forged_ddl_changes_captured_tables_only(
     follower: SqlServer, session: FollowerSession, payroll: str, unique_name: str
 ) -> None:
     shop, is_mariadb = f"{unique_name}_a", session.is_mariadb
@@ -200,15 +200,15 @@ def test_a_forged_definition_changes_nothing_but_captured_tables(
     runner = runner_of(session, unique_name, f"{shop}.orders*")
     before = follower.execute(f"SHOW CREATE TABLE {shop}.orders")
     for sql in hostile:
-        with pytest.raises(ChangefeedError, match=r"is refused|cannot be read, so|statement format"):
-            runner.is_run(record(sql, shop), AT)
-        assert untouched(follower, payroll, unique_name), sql
+        with pytest.raises(ChangefeedError, match=r"is refused|cannot be read from its text|statement format"):
+            runner.run_record(record(sql, shop), AT)
+        assert is_untouched(follower, payroll, unique_name), sql
         assert list(follower.execute(f"SHOW CREATE TABLE {shop}.orders")) == list(before), sql
         assert [row[0] for row in follower.execute(f"SHOW TABLES FROM {shop}")] == ["orders"], sql
     follower.execute(f"DROP DATABASE {shop}", f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
 
 
-def test_a_forged_drop_of_captured_tables_and_others_leaves_the_others(
+def test_forged_drop_drops_captured_tables_only(
     follower: SqlServer, session: FollowerSession, payroll: str, unique_name: str
 ) -> None:
     shop = f"{unique_name}_a"
@@ -219,9 +219,9 @@ def test_a_forged_drop_of_captured_tables_and_others_leaves_the_others(
         follower.execute(f"CREATE TABLE {shop}.orders (id INT)")
         runner = runner_of(session, unique_name, f"{shop}.orders*")
         with FollowerSession(session.connection) as writing, runner.commits.batches.running([writing]):
-            runner.is_run(record(sql, shop), AT)
+            runner.run_record(record(sql, shop), AT)
         assert not list(follower.execute(f"SHOW TABLES FROM {shop}")), sql
-        assert untouched(follower, payroll, unique_name), sql
+        assert is_untouched(follower, payroll, unique_name), sql
         follower.execute(f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
     follower.execute(f"DROP DATABASE {shop}")
 
@@ -234,17 +234,17 @@ def test_a_database_is_dropped_with_captured_tables_only(
     runner = runner_of(session, unique_name, f"{shop}.orders")
     statements = [f"DROP DATABASE {shop}"] + [f"CREATE OR REPLACE DATABASE {shop}"] * session.is_mariadb
     for sql in statements:
-        with pytest.raises(FollowerError, match="'own' and 0 more that the pipeline does not capture"):
-            runner.is_run(record(sql, shop), AT)
+        with pytest.raises(FollowerError, match="'own' and 0 more tables that the pipeline does not capture"):
+            runner.run_record(record(sql, shop), AT)
         assert [row[0] for row in follower.execute(f"SHOW TABLES FROM {shop}")] == ["orders", "own"], sql
     follower.execute(f"DROP TABLE {shop}.own")
     with FollowerSession(session.connection) as writing, runner.commits.batches.running([writing]):
-        assert runner.is_run(record(statements[0], shop), AT)
+        assert runner.run_record(record(statements[0], shop), AT)
     assert not list(follower.execute(f"SHOW DATABASES LIKE '{shop}'"))
     follower.execute(f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
 
 
-def test_a_forged_session_of_a_definition_sets_nothing_else(
+def test_forged_ddl_session_sets_nothing_else(
     follower: SqlServer, session: FollowerSession, payroll: str, unique_name: str
 ) -> None:
     shop = f"{unique_name}_a"
@@ -261,11 +261,11 @@ def test_a_forged_session_of_a_definition_sets_nothing_else(
     ]
     for values in hostile:
         with pytest.raises(BadRecordError, match="no source logs"):
-            runner.is_run(record("CREATE TABLE t (id INT)", shop, **values), AT)
-        assert untouched(follower, payroll, unique_name), values
+            runner.run_record(record("CREATE TABLE t (id INT)", shop, **values), AT)
+        assert is_untouched(follower, payroll, unique_name), values
         assert not list(follower.execute(f"SHOW TABLES FROM {shop}"))
-    ansi = 512 if session.is_mariadb else 1 << 18  # modes that the server takes for ANSI_QUOTES and others
-    forged = Definition.of(record('CREATE TABLE t (id INT) COMMENT "a"', shop, sql_mode=ansi), runner.server)
+    ansi = 512 if session.is_mariadb else 1 << 18  # modes that include ANSI_QUOTES
+    forged = DdlRecord.of(record('CREATE TABLE t (id INT) COMMENT "a"', shop, sql_mode=ansi), runner.server)
     with pytest.raises(ChangefeedError, match=r"quotes and backslashes"):
         forged.run(session)
     follower.execute(f"DROP DATABASE {shop}", f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
@@ -279,7 +279,7 @@ def test_a_forged_row_changes_no_table_that_is_not_captured(
 ) -> None:
     tables = runner_of(session, unique_name, f"{unique_name}_a.*").tables
     for database, table in ((payroll, "salaries"), ("mysql", "global_priv" if session.is_mariadb else "user")):
-        with pytest.raises(ChangefeedError, match="does not take"):
+        with pytest.raises(ChangefeedError, match="does not match"):
             tables.changes_of(database, table)
 
 

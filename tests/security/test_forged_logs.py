@@ -1,4 +1,4 @@
-"""Whoever may write to a pipeline's commit log or schema history: what is believed of it with `commit_log.key`."""
+"""Forged records in a pipeline's commit log or schema history, with `commit_log.key` set."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def fed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Followed]:
-    """A pipeline with a key that has published a window, and has another one before it."""
+    """A pipeline with a key, one published window, and changes for another one."""
     monkeypatch.setenv("LOG_KEY", KEY)
     monkeypatch.setenv("OTHER_KEY", OTHER)
-    made = Followed(unique_name, mysql_server, mysql_follower, kafka_broker, tmp_path, KEYED)
+    pipeline = Followed(unique_name, mysql_server, mysql_follower, kafka_broker, tmp_path, KEYED)
     table = f"{unique_name}_a.orders"
-    made.source.execute(f"CREATE DATABASE {unique_name}_a", f"CREATE TABLE {table} (id INT PRIMARY KEY)")
-    made.publish()
-    made.source.execute(f"INSERT INTO {table} VALUES (1)")
-    yield made
-    made.drop()
-    # `check` of another pipeline would warn of it
+    pipeline.source.execute(f"CREATE DATABASE {unique_name}_a", f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+    pipeline.publish()
+    pipeline.source.execute(f"INSERT INTO {table} VALUES (1)")
+    yield pipeline
+    pipeline.drop()
+    # otherwise `check` of another pipeline would report it
     with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
-        admin.delete_topics([commit_log_topic(made.name)])
+        admin.delete_topics([commit_log_topic(pipeline.name)])
 
 
 Headers = list[tuple[str, bytes]]
@@ -61,7 +61,7 @@ def write(fed: Followed, key: bytes | None, value: bytes | None, headers: Header
 
 
 def forged_seal(fed: Followed) -> SealRecord:
-    """That the window which is not published yet is published whole, without a row."""
+    """A seal that declares the next, unpublished window complete, without rows."""
     seals = fed.connections.commit_log().read().seals
     last = seals[max(seals)]
     (file, position, *_) = fed.source.execute("SHOW BINARY LOG STATUS")[0]
@@ -96,9 +96,9 @@ def test_a_forged_seal_skips_no_window(fed: Followed) -> None:
 
 
 @pytest.mark.extended
-def test_a_signed_record_that_is_written_again_later_is_refused(fed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replayed_signed_record_is_refused(fed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     (genuine,) = [record for record in records(fed) if b'"progress"' in (record.key or b"") and record.value][:1]
-    write(fed, genuine.key, genuine.value, list(genuine.headers))  # in time it is as a retry would write it
+    write(fed, genuine.key, genuine.value, list(genuine.headers))  # soon enough, it is equal to the record of a retry
     assert fed.connections.commit_log().read().progress
     monkeypatch.setattr("changefeed.kafka.log_keys.OLDEST_SECONDS", 1)
     time.sleep(max(0.0, 2 - (time.time() - int.from_bytes(dict(genuine.headers)[SIGNATURE][:8], "big") / 1000)))
@@ -115,7 +115,7 @@ def test_a_forged_schema_history_is_refused(fed: Followed) -> None:
         fed.publish()
 
 
-def test_what_is_nobodys_progress_is_named_and_left_out(fed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_records_are_logged_and_ignored(fed: Followed, caplog: pytest.LogCaptureFixture) -> None:
     claim = ClaimRecord("forged", 0, "somebody who never ends")
     strangers = [
         (None, b"1"),
@@ -140,7 +140,7 @@ def test_what_is_nobodys_progress_is_named_and_left_out(fed: Followed, caplog: p
 
 
 @pytest.mark.extended
-def test_without_a_key_what_is_no_record_of_ours_stops_nobody(fed: Followed) -> None:
+def test_foreign_records_are_ignored_if_no_key_is_set(fed: Followed) -> None:
     fed.configure()
     for key, value in ((None, b"1"), (b"not json", b"\xff"), (b'["another","seal",9]', b"what?")):
         write(fed, key, value, [])
@@ -152,11 +152,13 @@ def test_without_a_key_what_is_no_record_of_ours_stops_nobody(fed: Followed) -> 
     fed.source.execute(f"INSERT INTO {fed.name}_a.orders VALUES (2)")
     with pytest.raises(CheckpointError, match="only changefeed may write"):
         fed.publish()
-    assert fed.name not in read_commit_logs(fed.connections.kafka, but="another")  # whose first run it does not stop
+    assert fed.name not in read_commit_logs(
+        fed.connections.kafka, but="another"
+    )  # it does not stop the first run of another pipeline
 
 
 @pytest.mark.extended
-def test_a_pipeline_gets_a_key_later_and_another_one(fed: Followed, unique_name: str) -> None:
+def test_key_can_be_added_and_rotated(fed: Followed, unique_name: str) -> None:
     fed.configure()
     with pytest.raises(SettingsError, match="nothing to sign with"):
         sign(fed.connections)
@@ -166,15 +168,15 @@ def test_a_pipeline_gets_a_key_later_and_another_one(fed: Followed, unique_name:
     with pytest.raises(CheckpointError, match=f"`changefeed sign {unique_name}`"):
         fed.publish()
     done = sign(fed.connections)
-    assert done.records == done.strange > 0
-    assert sign(fed.connections).records <= 2  # of runs that began since
+    assert done.records == done.untrusted > 0
+    assert sign(fed.connections).records <= 2  # of runs that started since
     fed.publish()
     other = {"commit_log": {"key": {"environment": "OTHER_KEY"}, "previous_keys": [{"environment": "LOG_KEY"}]}}
     fed.configure(**other)
     fed.source.execute(f"INSERT INTO {unique_name}_a.orders VALUES (3)")
     fed.publish()  # both keys are accepted
     done = sign(fed.connections)
-    assert (done.records > 0, done.strange, done.schemas) == (True, 0, True)
+    assert (done.records > 0, done.untrusted, done.schemas) == (True, 0, True)
     fed.configure(commit_log={"key": {"environment": "OTHER_KEY"}})
     fed.source.execute(f"INSERT INTO {unique_name}_a.orders VALUES (4)")
     fed.publish()

@@ -1,4 +1,4 @@
-"""A schema registry that keeps its askers waiting, or repeats the login that it was sent."""
+"""A schema registry that answers slowly, or repeats the client's login in its answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from changefeed.errors import ChangefeedError, RegistryError, RegistryUnavailabl
 from changefeed.kafka.schema_registry import client
 from changefeed.kafka.schema_registry.client import Registry
 from changefeed.kafka.schema_registry.connection import RegistryConnection
-from changefeed.model.connection import Patience
+from changefeed.model.connection import AnswerLimits
 
 Answer = Callable[[bytes], Iterator[bytes]]
-"""What is sent for a request, piece by piece."""
+"""Parts of the answer to a request."""
 
 
 @contextmanager
 def hostile(answer: Answer) -> Iterator[int]:
-    """The port of a server that answers so; it reads a request first."""
+    """Start a server that reads a request and sends ``answer``; yields its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def talk(connection: socket.socket) -> None:
@@ -54,7 +54,7 @@ def hostile(answer: Answer) -> Iterator[int]:
 
 
 def registry_at(port: int, password: str = "hush-hush/very+secret") -> Registry:
-    return Registry(RegistryConnection(f"http://127.0.0.1:{port}", "me", password, patience=Patience(1, 1)))
+    return Registry(RegistryConnection(f"http://127.0.0.1:{port}", "me", password, answer_limits=AnswerLimits(1, 1)))
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_TRIES", 1)
 
 
-def _dripped(data: bytes) -> Iterator[bytes]:
+def _drip(data: bytes) -> Iterator[bytes]:
     for at in range(len(data)):
         yield data[at : at + 1]
         time.sleep(0.3)
@@ -78,15 +78,15 @@ def _dripped(data: bytes) -> Iterator[bytes]:
         (b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n", b"[" * 1000),
     ],
 )
-def test_registry_that_sends_a_byte_now_and_then_is_given_up(at_once: bytes, drip: bytes) -> None:
+def test_slow_registry_times_out(at_once: bytes, drip: bytes) -> None:
     def answer(_request: bytes) -> Iterator[bytes]:
         yield at_once
-        yield from _dripped(drip)
+        yield from _drip(drip)
 
     begin = time.monotonic()
     with hostile(answer) as port, pytest.raises(RegistryUnavailableError):
         registry_at(port).level("any")
-    assert time.monotonic() - begin < 15, "after two seconds"
+    assert time.monotonic() - begin < 15, "the timeout is two seconds"
 
 
 @pytest.mark.parametrize("status", ["200 OK", "409 No", "422 No", "500 No", "404 No"])
@@ -100,7 +100,7 @@ def test_registry_that_sends_a_byte_now_and_then_is_given_up(at_once: bytes, dri
         lambda _: "hush-hush%2Fvery%2Bsecret",
     ],
 )
-def test_login_that_a_registry_repeats_is_in_no_error(status: str, repeated: Callable[[bytes], str]) -> None:
+def test_error_hides_a_login_that_the_registry_repeats(status: str, repeated: Callable[[bytes], str]) -> None:
     words: list[str] = []
 
     def answer(request: bytes) -> Iterator[bytes]:
@@ -124,7 +124,7 @@ def test_login_that_a_registry_repeats_is_in_no_error(status: str, repeated: Cal
             assert said or status == "200 OK"
 
 
-def test_status_line_that_repeats_the_login_is_in_no_error() -> None:
+def test_error_hides_a_status_line_that_repeats_the_login() -> None:
     def answer(request: bytes) -> Iterator[bytes]:
         (line,) = (line for line in request.split(b"\r\n") if line.lower().startswith(b"authorization"))
         yield line + b"\r\n\r\n"

@@ -1,4 +1,4 @@
-"""A server that is not what it says: its answers have no end, and its files have the names of others."""
+"""A hostile MySQL server: its answers are endless, and its binlog files have names of other paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from changefeed.errors import SettingsError, SourceUnavailableError
-from changefeed.model.connection import MysqlConnection, Patience
+from changefeed.model.connection import AnswerLimits, MysqlConnection
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import binlog_files, head
 
@@ -31,7 +31,7 @@ def _column(name: bytes) -> bytes:
 
 
 def rows_of(columns: list[bytes], rows: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """The packets of a result."""
+    """The packets of a result set."""
     yield bytes([len(columns)])
     yield from map(_column, columns)
     yield _END
@@ -41,7 +41,7 @@ def rows_of(columns: list[bytes], rows: Iterator[list[bytes]]) -> Iterator[bytes
 
 
 class HostileServer:
-    """Greets as MySQL 9.7, lets everybody in, and answers with what ``answer`` gives for a query."""
+    """Greets as MySQL 9.7, accepts each login, and answers queries with the packets of ``answer``."""
 
     def __init__(self, answer: Answer, pause_seconds: float = 0) -> None:
         self._answer, self._pause_seconds = answer, pause_seconds
@@ -93,10 +93,12 @@ class HostileServer:
 
 
 @contextmanager
-def session_on(answer: Answer, patience: Patience, pause_seconds: float = 0) -> Iterator[Session]:
+def session_on(answer: Answer, answer_limits: AnswerLimits, pause_seconds: float = 0) -> Iterator[Session]:
     server = HostileServer(answer, pause_seconds)
     try:
-        with Session(MysqlConnection("127.0.0.1", server.port, "u", "", {"ssl_mode": "disabled"}, patience)) as session:
+        with Session(
+            MysqlConnection("127.0.0.1", server.port, "u", "", {"ssl_mode": "disabled"}, answer_limits)
+        ) as session:
             yield session
     finally:
         server.close()
@@ -112,20 +114,20 @@ def _endless(_query: str) -> Iterator[bytes]:
     return rows_of([b"Log_name", b"File_size"], forever())
 
 
-def test_list_of_files_without_an_end_is_not_read_for_ever() -> None:
+def test_endless_file_list_is_not_read_to_the_end() -> None:
     begin = time.monotonic()
     with (
-        session_on(_endless, Patience(5, 5, answer_bytes=1 << 20)) as session,
+        session_on(_endless, AnswerLimits(5, 5, answer_bytes=1 << 20)) as session,
         pytest.raises(SourceUnavailableError, match="larger than 1,048,576 bytes"),
     ):
         binlog_files(session)
     assert time.monotonic() - begin < 30
 
 
-def test_server_that_sends_a_byte_now_and_then_is_not_waited_for_without_end() -> None:
+def test_slow_server_times_out() -> None:
     begin = time.monotonic()
     with (
-        session_on(_endless, Patience(10, 3), pause_seconds=0.1) as session,
+        session_on(_endless, AnswerLimits(10, 3), pause_seconds=0.1) as session,
         pytest.raises(SourceUnavailableError, match="more than 6 seconds from its first byte to its last"),
     ):
         binlog_files(session)
@@ -140,7 +142,7 @@ def test_file_with_the_name_of_another_path_is_refused(name: str) -> None:
             return rows_of(columns, iter([[name.encode(), b"1000", b"", b"", b""]]))
         return rows_of([b"Log_name", b"File_size"], iter([[name.encode(), b"1000"]]))
 
-    with session_on(answer, Patience()) as session:
+    with session_on(answer, AnswerLimits()) as session:
         for ask in (binlog_files, head):
             with pytest.raises(SettingsError, match="that no binlog file has") as refused:
                 ask(session)

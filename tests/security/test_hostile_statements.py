@@ -1,4 +1,4 @@
-"""Statements of somebody who may write rows of one table: no reader of the binlog stays at them."""
+"""Statements of a user who may only write rows of one table must not block readers of the binlog."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server(request: pytest.FixtureRequest, unique_name: str) -> Iterator[SqlServ
 
 
 def test_comments_of_a_writer_do_not_stop_a_reader(server: SqlServer, unique_name: str) -> None:
-    """ANALYZE TABLE needs INSERT, and is logged as it was written: 185 bytes without a word that is no comment."""
+    """ANALYZE TABLE requires only INSERT, and is logged verbatim: here 185 bytes that consist of comments."""
     statement = "/*x*/" * 30 + "/*! ANALYZE TABLE t */ -- " + "x" * 8
 
     def write(_cursor: Any) -> None:

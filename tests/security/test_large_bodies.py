@@ -1,4 +1,4 @@
-"""Bodies are read before anybody knows who sends them."""
+"""Request bodies are read before the login is checked, so their size is limited."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from airflow_site import Site
 
-from changefeed_web.bodies import LONGEST
+from changefeed_web.bodies import MAX_BODY_BYTES
 
 ROUTES = [
     ("POST", "pipelines"),
@@ -19,8 +19,8 @@ ROUTES = [
 ]
 
 
-def pieces(size: int) -> Iterator[bytes]:
-    """A body of that size, whose length no header says."""
+def chunks(size: int) -> Iterator[bytes]:
+    """A body of about ``size`` bytes, sent without a Content-Length header."""
     yield b'{"yaml": "'
     for _ in range(size // 65536):
         yield b"a" * 65536
@@ -28,10 +28,10 @@ def pieces(size: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_a_stranger_fills_no_memory_by_a_long_body(airflow_site: Site, method: str, path: str) -> None:
+def test_large_body_without_a_login_is_refused(airflow_site: Site, method: str, path: str) -> None:
     headers = {"Content-Type": "application/json"}
     with airflow_site.client(None) as anybody:
         url = f"/changefeed/api/{path}"
-        assert anybody.request(method, url, content=pieces(LONGEST // 2), headers=headers).status_code == 401
-        answer = anybody.request(method, url, content=pieces(LONGEST + 65536), headers=headers)
+        assert anybody.request(method, url, content=chunks(MAX_BODY_BYTES // 2), headers=headers).status_code == 401
+        answer = anybody.request(method, url, content=chunks(MAX_BODY_BYTES + 65536), headers=headers)
         assert answer.status_code == 413, answer.text

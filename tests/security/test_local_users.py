@@ -1,4 +1,4 @@
-"""Another user of the machine, beside a run on a local master: ports, files, environment and list of processes."""
+"""Attacks of another user of the machine on a run at a local master: ports, files, environment and process list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ IN_CONF = "pl4nted-in-conf"
 
 @contextmanager
 def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1]") -> Iterator[int]:
-    """The process of a job of ``kind``, while it runs: see `held_job`. Raises SystemExit with its words if it ends."""
+    """Run a job of ``kind`` (see `held_job`) during the block; yields its pid.
+
+    Raises SystemExit with its log if it ends.
+    """
     folder, temporary = tmp_path / "held", tmp_path / "tmp"
     for each in (folder, temporary, tmp_path / "local", tmp_path / "pipelines"):
         each.mkdir()
@@ -70,11 +73,11 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
 
 
 WEAK = {"spark.authenticate": "false", "spark.driver.bindAddress": "0.0.0.0", "spark.ui.enabled": "true"}
-"""What somebody might set in the pipeline's file."""
+"""Unsafe settings that a pipeline's file may have."""
 
 
 @pytest.mark.parametrize("kind", ["command", pytest.param("submit", marks=pytest.mark.extended)])
-def test_other_user_of_the_machine_reads_nothing_of_a_run(kind: str, tmp_path: Path) -> None:
+def test_other_users_of_the_machine_cannot_read_a_run(kind: str, tmp_path: Path) -> None:
     with held(kind, tmp_path, WEAK | {"spark.changefeed.secret": IN_CONF}) as job:
         for process in family_of(job):
             assert not as_nobody(environment_of, process.pid) or os.getuid()
@@ -96,10 +99,8 @@ def test_other_user_of_the_machine_reads_nothing_of_a_run(kind: str, tmp_path: P
 
 @pytest.mark.extended
 @pytest.mark.parametrize("kind", ["closure", "stage"])
-def test_blocks_of_spark_as_it_comes_have_the_passwords_of_closures_and_none_of_our_stages(
-    kind: str, tmp_path: Path
-) -> None:
-    """The attack itself, where nothing was set: that it finds one in a closure shows that it would find another."""
+def test_spark_blocks_hold_passwords_of_closures_but_not_of_our_stages(kind: str, tmp_path: Path) -> None:
+    """The attack on Spark with default settings. It finds the password of a closure, which proves that it works."""
     with held(kind, tmp_path, {}) as job:
         stolen = b"".join(blocks for blocks, _ in from_all(stolen_blocks, addresses_of(job)))
         assert stolen
@@ -107,8 +108,8 @@ def test_blocks_of_spark_as_it_comes_have_the_passwords_of_closures_and_none_of_
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:1", pytest.param("local[1]", marks=pytest.mark.extended)])
-def test_spark_that_is_open_to_others_is_refused(master: str, tmp_path: Path) -> None:
-    """A cluster without a secret; a job that others submitted, without what Airflow's task sets."""
+def test_spark_without_authentication_is_refused(master: str, tmp_path: Path) -> None:
+    """A cluster without a secret, and a submitted job without the settings of Airflow's task."""
     kind = "command" if master.startswith("spark:") else "submitted"
     refused = pytest.raises(SystemExit, match=r"SettingsError: expected.*spark\.authenticate.*Nothing was published")
     with refused, held(kind, tmp_path, {}, master):

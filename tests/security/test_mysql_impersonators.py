@@ -1,4 +1,4 @@
-"""Who answers at the source's address and is not the source: what it gets of the password, and of files here."""
+"""Servers that impersonate the source: they get neither the password nor local files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_CLEAR = ["mysql_clear_password", "dialog"]
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Certificate:
-    return Certificate.made_in(tmp_path)
+    return Certificate.create(tmp_path)
 
 
 def connection_to(port: int, options: str = "") -> MysqlConnection:
@@ -38,7 +38,7 @@ def connection_to(port: int, options: str = "") -> MysqlConnection:
 
 @pytest.mark.parametrize("plugin", IN_CLEAR)
 @pytest.mark.parametrize("options", ["", "?ssl_mode=disabled"])
-def test_server_without_tls_that_asks_for_the_password_in_clear_gets_none(plugin: str, options: str) -> None:
+def test_server_without_tls_gets_no_password_in_clear(plugin: str, options: str) -> None:
     with HostileMysql([switch_to(plugin), OK]) as server:
         with pytest.raises(SourceError, match=r"password.*in clear.*not verified.*Nothing.*ssl_ca"):
             Session(connection_to(server.port, options))
@@ -48,7 +48,7 @@ def test_server_without_tls_that_asks_for_the_password_in_clear_gets_none(plugin
 
 @pytest.mark.parametrize("plugin", IN_CLEAR)
 @pytest.mark.parametrize("options", ["", "?ssl_verify=false"])
-def test_server_whose_tls_is_not_verified_gets_no_password_in_clear(
+def test_server_with_unverified_tls_gets_no_password_in_clear(
     plugin: str, options: str, certificate: Certificate
 ) -> None:
     with HostileMysql([switch_to(plugin), OK], certificate=certificate) as server:
@@ -60,15 +60,15 @@ def test_server_whose_tls_is_not_verified_gets_no_password_in_clear(
 
 @pytest.mark.parametrize("plugin", IN_CLEAR)
 def test_a_verified_server_may_ask_for_the_password_in_clear(plugin: str, certificate: Certificate) -> None:
-    """As those do that ask a directory (LDAP, PAM) for it."""
+    """Servers with LDAP or PAM require it."""
     with HostileMysql([switch_to(plugin), OK], certificate=certificate) as server:
-        with pytest.raises(SourceUnavailableError):  # it says no more
+        with pytest.raises(SourceUnavailableError):  # the server closes the connection
             Session(connection_to(server.port, f"?ssl_ca={certificate.file}"))
         assert PASSWORD.encode() + b"\0" in server.heard
 
 
-def test_login_of_before_4_1_is_refused(certificate: Certificate) -> None:
-    """Its 8 bytes give the password's hash away, with which anybody logs in."""
+def test_login_protocol_before_4_1_is_refused(certificate: Certificate) -> None:
+    """Its 8 bytes reveal the password's hash, which is sufficient to log in."""
     with (
         HostileMysql([switch_to("mysql_old_password"), OK], certificate=certificate) as server,
         pytest.raises(SourceError, match=r"mysql_old_password.*Nothing"),
@@ -91,10 +91,10 @@ def test_database_of_the_state_gets_no_password_in_clear() -> None:
         assert PASSWORD.encode() not in server.heard
 
 
-def test_a_certificate_that_is_for_somebody_else_opens_nothing(
+def test_certificate_for_another_server_opens_nothing(
     certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the authorities that the machine knows anybody gets one, for a name of their own."""
+    """Everybody can get a certificate of a public authority for a host name of their own."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     with pytest.raises(SettingsError, match=r"ssl_verify=ca.*without ssl_ca"):
         connection_to(1, "?ssl_verify=ca")
@@ -110,20 +110,18 @@ def test_a_certificate_that_is_for_somebody_else_opens_nothing(
 @pytest.mark.parametrize(
     "options", ["?ssl_ca={ca}", "?ssl_ca={ca}&ssl_verify=ca", "?ssl_verify=true", "?ssl_verify=false"]
 )
-def test_server_whose_offer_of_tls_is_taken_away_gets_no_login_where_tls_is_asked_for(
-    options: str, mysql_server: MysqlServer
-) -> None:
+def test_stripped_tls_offer_ends_the_login_if_tls_is_required(options: str, mysql_server: MysqlServer) -> None:
     with StrippingProxy(mysql_server.port) as proxy:
         uri = mysql_server.url.replace(f":{mysql_server.port}", f":{proxy.port}/")
         asked = uri + options.format(ca=mysql_server.data / "ca.pem")
         with pytest.raises(SourceError, match=r"TLS.*Nothing was sent"):
             Session(MysqlConnection.from_uri(asked))
         assert proxy.heard == b""
-        with Session(MysqlConnection.from_uri(uri)) as session:  # where it is only preferred
+        with Session(MysqlConnection.from_uri(uri)) as session:  # by default TLS is only preferred
             assert not isinstance(session.raw._sock, ssl.SSLSocket)
 
 
-def test_certificate_of_another_authority_is_refused_and_no_retry_helps(
+def test_certificate_of_another_authority_is_a_terminal_error(
     mysql_server: MysqlServer, certificate: Certificate
 ) -> None:
     options = f"?ssl_verify=ca&ssl_ca={mysql_server.data / 'ca.pem'}"
@@ -133,8 +131,8 @@ def test_certificate_of_another_authority_is_refused_and_no_retry_helps(
         assert b"reader" not in server.heard
 
 
-def test_certificate_for_another_name_is_refused_unless_only_the_authority_counts(mysql_server: MysqlServer) -> None:
-    """A certificate that MySQL makes for itself is for no name; each server has an authority of its own."""
+def test_certificate_for_another_name_requires_ssl_verify_ca(mysql_server: MysqlServer) -> None:
+    """MySQL's automatic certificate has no host name, and each server has its own authority."""
     uri = f"{mysql_server.url}/?ssl_ca={mysql_server.data / 'ca.pem'}"
     with pytest.raises(SourceError, match=r"certificate.*ssl_verify=ca"):
         Session(MysqlConnection.from_uri(uri))
@@ -145,7 +143,7 @@ def test_certificate_for_another_name_is_refused_unless_only_the_authority_count
 
 
 @pytest.mark.parametrize("kind", [Session, FollowerSession])
-def test_server_that_asks_for_a_file_of_this_machine_gets_none(kind: type[Session], tmp_path: Path) -> None:
+def test_server_that_requests_a_local_file_gets_none(kind: type[Session], tmp_path: Path) -> None:
     (tmp_path / "private").write_text("the content of a file")
     with HostileMysql([OK, *[local_infile(str(tmp_path / "private"))] * 5]) as server:
         with pytest.raises(SourceError if kind is Session else FollowerError, match="file of this machine"):
@@ -154,8 +152,8 @@ def test_server_that_asks_for_a_file_of_this_machine_gets_none(kind: type[Sessio
         assert b"the content" not in server.heard
 
 
-def test_one_place_of_the_package_opens_connections_to_mysql() -> None:
-    """The reference reader decodes what our own dump gives it: mysql-replication opens none."""
+def test_only_one_module_opens_mysql_connections() -> None:
+    """The reference reader decodes our own dump; mysql-replication opens no connection."""
     opens = re.compile(r"pymysql\.connect\(|pymysql\.Connection\(|connections\.Connection|BinLogStreamReader\(")
-    found = [file for file in PACKAGE.rglob("*.py") if opens.search(file.read_text())]
-    assert [str(file.relative_to(PACKAGE)) for file in found] == ["source/mysql/login.py"]
+    files = [file for file in PACKAGE.rglob("*.py") if opens.search(file.read_text())]
+    assert [str(file.relative_to(PACKAGE)) for file in files] == ["source/mysql/login.py"]

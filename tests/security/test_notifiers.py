@@ -1,4 +1,4 @@
-"""Alerts: a pipeline's file names a class to call and what to call it with, and its author may not run code."""
+"""Alerts: a pipeline's file names a notifier class and its arguments, but must not run other code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG
 
-from changefeed.airflow.alerts import check_reads_no_file, notifier, notify
+from changefeed.airflow.alerts import create_notifier, notify, require_no_template_file
 from changefeed.errors import SettingsError
 from changefeed.settings.file import read_pipeline
 from changefeed.settings.pipeline import Pipeline
@@ -27,7 +27,7 @@ POPEN = "airflow.providers.standard.hooks.subprocess.Popen"
 
 @pytest.fixture
 def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Write the site's file."""
+    """A function that writes a site file with these notifiers."""
     file = tmp_path / "site.yaml"
     monkeypatch.setenv("CHANGEFEED_SITE", str(file))
     return lambda *names: file.write_text(f"notifiers: {list(names)}\n")
@@ -42,7 +42,7 @@ def pipeline(folder: Path, *notifiers: str) -> Pipeline:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What a class that a provider's module imports was called with."""
+    """Calls of a class that a provider's module only imports."""
     calls: list[object] = []
 
     class Imported:
@@ -53,7 +53,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return calls
 
 
-def test_a_name_that_a_providers_module_imports_is_not_called(
+def test_class_that_a_module_only_imports_is_not_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: list[object], caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("CHANGEFEED_SITE", raising=False)
@@ -76,26 +76,22 @@ def test_a_name_that_a_providers_module_imports_is_not_called(
         "os.system",
     ],
 )
-def test_what_is_no_notifier_of_its_module_is_refused_before_it_is_called(
-    allow: Any, called: list[object], name: str
-) -> None:
+def test_class_that_is_no_notifier_is_refused_uncalled(allow: Any, called: list[object], name: str) -> None:
     allow(name)
-    with pytest.raises(SettingsError, match="Wanted the class of an Airflow notifier"):
-        notifier(NotifierSettings(notifier=name, arguments={"args": ["sh"]}))
+    with pytest.raises(SettingsError, match="Expected the qualified name of an Airflow notifier class"):
+        create_notifier(NotifierSettings(notifier=name, arguments={"args": ["sh"]}))
     assert not called
 
 
-def test_a_notifier_that_is_not_allowed_is_not_even_imported(
-    allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forbidden_notifier_is_not_imported(allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allow(SMTP)
     (tmp_path / "imported_by_an_alert.py").write_text("raise SystemExit\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SettingsError, match=r"not among `notifiers` of the site's file"):
-        notifier(NotifierSettings(notifier="imported_by_an_alert.Notifier"))
+    with pytest.raises(SettingsError, match=r"not in `notifiers` of the site's file"):
+        create_notifier(NotifierSettings(notifier="imported_by_an_alert.Notifier"))
 
 
-def test_an_allowed_notifier_sends_the_alert_and_one_that_is_not_stops_nothing(
+def test_allowed_notifier_sends_the_alert_despite_a_refused_one(
     allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     allow(SMTP)
@@ -108,16 +104,18 @@ def test_an_allowed_notifier_sends_the_alert_and_one_that_is_not_stops_nothing(
     (mail,) = mails
     assert mail["Subject"] == "lag"
     (body,) = (part for part in mail.walk() if not part.is_multipart())
-    assert body.get_payload(decode=True) == b"{{ 7 * 6 }} bytes behind", "an alert's text is no template"
-    assert f"{POPEN!r} is not among `notifiers`" in caplog.text
+    assert body.get_payload(decode=True) == b"{{ 7 * 6 }} bytes behind", (
+        "the alert's text is not rendered as a template"
+    )
+    assert f"{POPEN!r} is not in `notifiers`" in caplog.text
 
 
-def test_a_site_file_that_is_wrong_stops_alerts_and_no_data(
+def test_invalid_site_file_stops_alerts_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_SITE", str(tmp_path / "nothing.yaml"))
     notify(pipeline(tmp_path, f"{{notifier: {SMTP}}}"), "lag", "text", {})
-    assert "which is no file" in caplog.text
+    assert "which is not a file" in caplog.text
 
 
 def test_an_argument_that_airflow_would_read_as_a_file_is_refused(
@@ -138,21 +136,21 @@ def test_an_argument_that_airflow_would_read_as_a_file_is_refused(
     (tmp_path / "secrets.txt").write_text("a secret of the workers")
     reading = NotifierSettings(notifier="reading_notifier.Reading", arguments={"text": "secrets.txt"})
     with DAG("any", template_searchpath=str(tmp_path)) as dag, pytest.raises(ValueError, match="a secret"):
-        notifier(reading)({"dag": dag})
+        create_notifier(reading)({"dag": dag})
     with pytest.raises(SettingsError, match=r"ends in one of \.html, \.txt"):
-        check_reads_no_file(reading)
-    check_reads_no_file(NotifierSettings(notifier="reading_notifier.Reading", arguments={"text": "secrets.txt "}))
+        require_no_template_file(reading)
+    require_no_template_file(NotifierSettings(notifier="reading_notifier.Reading", arguments={"text": "secrets.txt "}))
 
 
-def test_the_notifier_is_the_class_that_is_named(allow: Any) -> None:
+def test_notifier_has_the_configured_class(allow: Any) -> None:
     allow(SMTP)
-    made = notifier(NotifierSettings(notifier=SMTP, arguments={"to": "a@example.com", "html_content": "x"}))
-    assert type(made) is SmtpNotifier
+    instance = create_notifier(NotifierSettings(notifier=SMTP, arguments={"to": "a@example.com", "html_content": "x"}))
+    assert type(instance) is SmtpNotifier
 
 
 @contextmanager
 def mail_server() -> Iterator[tuple[int, list[Message]]]:
-    """An SMTP server that keeps what it is sent; its port, and the mails."""
+    """Start an SMTP server that stores mails; yields its port and the mails."""
     mails: list[Message] = []
 
     class Conversation(socketserver.StreamRequestHandler):

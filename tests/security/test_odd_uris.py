@@ -1,4 +1,4 @@
-"""Passwords with letters that a URI gives another meaning: what goes wrong is told without them."""
+"""Passwords with characters that are special in URIs: errors must not contain them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,27 @@ ODD = "/?#@:[]%&=;, \\\n"
 
 
 def odd_passwords() -> Iterator[str]:
-    """A secret's halves around one or two odd letters; behind digits too, which may be taken for a port."""
+    """Two halves of a secret around one or two special characters, also after digits, which may look like a port."""
     for letters in itertools.chain(ODD, map("".join, itertools.product(ODD, repeat=2))):
         yield letters.join(HALVES)
         yield f"12{letters}{HALVES[0]}={HALVES[1]}"
 
 
-def told(call: Callable[[], object]) -> str:
+def describe_result(call: Callable[[], object]) -> str:
     try:
         result = call()
     except ChangefeedError as error:
         return "".join(traceback.format_exception(error)) + repr(error)
     return f"{result!r} {result}"
+
+
+def assert_hidden_by(parse: Callable[[str], object], form: str) -> None:
+    """No odd password is in the error of ``parse``."""
+    for password in odd_passwords():
+        said = describe_result(lambda password=password: parse(form.format(password)))
+        if "MysqlConnection(" in said:
+            continue  # a valid URI, whose repr shows hosts and user
+        assert [half for half in HALVES if half in said] == [], (password, said)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +58,13 @@ def told(call: Callable[[], object]) -> str:
         "{}",
     ],
 )
-def test_a_mysql_uri_of_any_form_is_told_without_its_password(form: str) -> None:
-    for password in odd_passwords():
-        said = told(lambda password=password: MysqlConnection.from_uri(form.format(password)))
-        if "MysqlConnection(" in said:
-            continue  # a sound URI: of it a repr shows what are host and user by the form of a URI
-        assert [half for half in HALVES if half in said] == [], (password, said)
+def test_error_for_any_mysql_uri_hides_its_password(form: str) -> None:
+    assert_hidden_by(MysqlConnection.from_uri, form)
+
+
+@pytest.mark.parametrize("form", ["mysql://u:{}@h1,h2", "mysql://u:{}@h1:1,h2:2/?ssl_ca=/x", "mysql://{}@h1,h2"])
+def test_error_for_any_list_of_hosts_hides_its_password(form: str) -> None:
+    assert_hidden_by(MysqlConnection.all_from_uri, form)
 
 
 @pytest.mark.parametrize(
@@ -67,16 +77,16 @@ def test_a_mysql_uri_of_any_form_is_told_without_its_password(form: str) -> None
         "kafka:u:{}@h",
     ],
 )
-def test_a_kafka_uri_of_any_form_is_told_without_its_password(form: str) -> None:
+def test_error_for_any_kafka_uri_hides_its_password(form: str) -> None:
     for password in odd_passwords():
-        said = told(
+        said = describe_result(
             lambda password=password: KafkaConnection(*kafka_parts(form.format(password)), 0.01).check_options()
         )
         assert [half for half in HALVES if half in said] == [], (password, said)
 
 
-def test_a_password_is_never_taken_for_a_host_or_a_user() -> None:
-    """Where a / ? or # ends the part for the host too early, what stands there is half a password."""
+def test_password_is_not_parsed_as_host_or_user() -> None:
+    """If a / ? or # in the password ends the host part too early, the apparent host is half of the password."""
     for uri in (
         "mysql://u:12/pl4nted@h",
         "mysql://u:12?ssl_ca=pl4nted@h",
@@ -103,7 +113,7 @@ def test_a_password_is_never_taken_for_a_host_or_a_user() -> None:
         "pl4nted",
     ],
 )
-def test_a_connection_that_airflow_cannot_read_is_named_without_its_text(
+def test_unreadable_airflow_connection_is_named_without_its_text(
     look_up: Callable[[str], str], value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", value)
@@ -114,8 +124,8 @@ def test_a_connection_that_airflow_cannot_read_is_named_without_its_text(
 
 
 @pytest.mark.parametrize("option", ["ssl_ca=", "ssl_verify", "ssl_cert=x&ssl_key="])
-def test_an_option_without_a_value_is_not_taken_for_one_that_asks_for_nothing(option: str) -> None:
-    """As a template leaves them whose variable is not set: `ssl_ca=` would be a connection that asks for no TLS."""
+def test_option_without_a_value_is_refused(option: str) -> None:
+    """Templates with an unset variable produce them. An ignored `ssl_ca=` would turn off the verification of TLS."""
     for form, read in (
         ("mysql://u:p@h/?{}", MysqlConnection.from_uri),
         ("https://u:p@h/?{}", RegistryConnection.from_uri),
@@ -126,3 +136,6 @@ def test_an_option_without_a_value_is_not_taken_for_one_that_asks_for_nothing(op
         kafka_parts("kafka://h/?security.protocol=&sasl.password=p")
     with pytest.raises(SettingsError, match=r"option 'ssl_ca' of the state table's connection has no value"):
         TableCheckpointStore("mysql+pymysql://u:p@h/state?ssl_ca=")
+    with pytest.raises(SettingsError, match=r"'ssl_key' of the state table's connection is PEM text.*path") as caught:
+        TableCheckpointStore("mysql+pymysql://u:p@h/state?ssl_key=-----BEGIN%20KEY-----pl4nted")
+    assert "pl4nted" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Attacks on a running site by somebody who may make and change pipelines over REST."""
+"""Attacks on a running site by users who may create and change pipelines over REST."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def mailing(**arguments: Any) -> dict[str, Any]:
     return {"alerts": {"notify": [{"notifier": SMTP, "arguments": {"to": "ops@example.com", **arguments}}]}}
 
 
-ATTACKS = {
+OBFUSCATED = {"tables": "a.b", "function": "obfuscate", "arguments": {"columns": ["id"]}}
+
+ATTACKS: dict[str, dict[str, Any]] = {
     "a program": {"alerts": {"notify": [{"notifier": POPEN, "arguments": {"args": ["touch", "/tmp/attacked"]}}]}},
     "a password in a mail": mailing(html_content="{{ conn.mysql_shop.password }}"),
     "a file in a mail": mailing(files=["/etc/passwd"]),
@@ -52,7 +54,16 @@ ATTACKS = {
     "another cluster": {"kafka": {"connection": "kafka_of_the_attacker"}},
     "a password as a record's text": {"columns": {"mask": {"a.b.c": {"text_from": {"connection": "mysql_shop"}}}}},
     "a variable as a salt": {"columns": {"mask": {"a.b.c": {"sha256": {"environment": "AIRFLOW__CORE__FERNET_KEY"}}}}},
-    "a function": {"transforms": [{"tables": "a.b", "function": "drop_fields", "arguments": {"columns": ["id"]}}]},
+    "a password as an argument": {"transforms": [OBFUSCATED | {"secrets": {"keep": {"connection": "k"}}}]},
+    "a variable as a function's argument": {
+        "transforms": [OBFUSCATED | {"secrets": {"keep": {"environment": "HOME"}}}]
+    },
+    "a path as a function": {"transforms": [OBFUSCATED | {"function": "../../tmp/attack"}]},
+    "a function of the folder": {
+        "transforms": [{"tables": "a.b", "function": "mask_cards", "arguments": {"column": "c"}}]
+    },
+    "a server that is written to": {"followers": [{"connection": "mysql_shop"}], "values": {"temporal": "iso"}},
+    "a registry elsewhere": {"format": {"name": "avro", "registry": "registry_of_the_attacker"}},
     "another state": {"checkpoint": {"store": "table", "connection": "airflow_db"}},
     "a long topic": {"topics": {"template": "{table:>600000000}"}},
     "a delay that no date holds": {"retry_delay_seconds": 10**14},
@@ -64,22 +75,23 @@ ATTACKS = {
 }
 
 
+@pytest.mark.parametrize("user", ["ulf", "olga"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_names_code_files_hosts_or_connections_is_refused_when_made_and_when_changed(
-    attacked: Site, attack: str
-) -> None:
+def test_settings_naming_code_files_or_hosts_are_refused_over_rest(attacked: Site, attack: str, user: str) -> None:
+    """For a user who may edit pipelines, and for one who may also edit connections: the site's connections are in the
+    environment, which users cannot edit."""
     files = {path.name for path in attacked.pipelines.glob("*.yaml")}
-    with attacked.client("ulf") as user:
-        seen = user.get(f"{API}/attacked")
-        made = user.post(API, json={"yaml": text_of("new", **ATTACKS[attack])})
+    with attacked.client(user) as client:
+        seen = client.get(f"{API}/attacked")
+        created = client.post(API, json={"yaml": text_of("new", **ATTACKS[attack])})
         kept = yaml.safe_load(seen.json()["yaml"])["spark"]
-        changed = user.put(
+        changed = client.put(
             f"{API}/attacked",
             json={"yaml": text_of("attacked", **{"spark": kept, **ATTACKS[attack]})},
             headers={"If-Match": seen.headers["ETag"]},
         )
-        assert (made.status_code, changed.status_code) == (422, 422), made.text + changed.text
-        assert user.get(f"{API}/attacked").headers["ETag"] == seen.headers["ETag"]
+        assert (created.status_code, changed.status_code) == (422, 422), created.text + changed.text
+        assert client.get(f"{API}/attacked").headers["ETag"] == seen.headers["ETag"]
     assert {path.name for path in attacked.pipelines.glob("*.yaml")} == files
 
 
@@ -108,7 +120,7 @@ def test_a_hostile_text_is_refused_and_the_server_lives(attacked: Site, text: st
     print(f"{len(text):,} characters: {time.monotonic() - began:.2f} s")
 
 
-def test_what_the_administrator_wrote_is_kept_and_the_rest_may_change(attacked: Site) -> None:
+def test_administrators_settings_stay_and_the_rest_may_change(attacked: Site) -> None:
     with attacked.client("ulf") as user:
         seen = user.get(f"{API}/attacked")
         text = seen.json()["yaml"] + "owner: ulf\n"
@@ -117,11 +129,11 @@ def test_what_the_administrator_wrote_is_kept_and_the_rest_may_change(attacked: 
         less = user.put(
             f"{API}/attacked", json={"yaml": text_of("attacked")}, headers={"If-Match": kept.headers["ETag"]}
         )
-        assert less.status_code == 422, "nor is it taken away"
+        assert less.status_code == 422, "it may not be removed either"
         assert "spark.connect, spark.jars of `spark`" in less.json()["detail"]
 
 
-def test_what_is_safe_or_listed_may_be_made_once(attacked: Site) -> None:
+def test_safe_or_listed_settings_may_be_created_once(attacked: Site) -> None:
     settings = mailing(subject="{{ changefeed.kind }}") | {"spark": {"conf": {"spark.executor.memory": "2g"}}}
     pair = {"source": {"connection": "s"}, "kafka": {"connection": "k"}}
     texts = [text_of("made", **settings, **pair), *[text_of("made", **settings)] * 5]
@@ -135,7 +147,7 @@ def test_what_is_safe_or_listed_may_be_made_once(attacked: Site) -> None:
         file.unlink(missing_ok=True)
 
 
-def test_a_refused_file_keeps_its_name_and_stays_as_it_is(attacked: Site) -> None:
+def test_invalid_file_keeps_its_pipeline_name_and_content(attacked: Site) -> None:
     broken = attacked.pipelines / "elsewhere.yaml"
     broken.write_text(text_of("hers") + "owner: [\n")
     try:
@@ -147,7 +159,7 @@ def test_a_refused_file_keeps_its_name_and_stays_as_it_is(attacked: Site) -> Non
         broken.unlink()
 
 
-def test_a_refused_file_is_explained_to_who_may_see_its_pipeline_and_not_to_others(attacked: Site) -> None:
+def test_refused_file_is_explained_to_users_of_its_pipeline_only(attacked: Site) -> None:
     refused = attacked.pipelines / "elsewhere.yaml"
     refused.write_text(text_of("hers") + "owner: [hers]\n")
     try:
@@ -163,7 +175,7 @@ def test_a_refused_file_is_explained_to_who_may_see_its_pipeline_and_not_to_othe
         refused.unlink()
 
 
-def test_connections_of_a_pipeline_are_taken_by_who_may_edit_that_one(attacked: Site) -> None:
+def test_pipelines_connections_are_reused_by_its_editors_only(attacked: Site) -> None:
     hers = attacked.pipelines / "hers.yaml"
     pair = {"source": {"connection": "of_hers"}, "kafka": {"connection": "of_hers"}}
     hers.write_text(text_of("hers", **pair))
@@ -177,7 +189,7 @@ def test_connections_of_a_pipeline_are_taken_by_who_may_edit_that_one(attacked: 
                 "headers": {"If-Match": seen.headers["ETag"]},
             }
             refused = rita.put(f"{API}/attacked", **change)
-            assert (refused.status_code, "may not be brought together" in refused.text) == (422, True), refused.text
+            assert (refused.status_code, "may not be used together" in refused.text) == (422, True), refused.text
             attacked.give_rights("* * *__attacked", "* * *__hers")
             assert rita.put(f"{API}/attacked", **change).status_code == 200
     finally:
@@ -210,7 +222,7 @@ SHOWING: dict[str, dict[str, Any]] = {
     "a partition": {"topics": {"partition_by": ["salary"]}},
     "a route's partition": {"topics": {"routes": [{"match": "shop.customers", "partition_by": ["salary"]}]}},
     "a message of the columns": {"outbox": {"tables": ["shop.customers"], "route.by.field": "phone"}},
-    "the columns under names of no meaning": {"unknown_definition": "placeholder"},
+    "the columns under names of no meaning": {"unknown_schema": "placeholder"},
     "the statements": {"statements": "publish", "publish_ddl": "inline"},
     "another format": {"format": "maxwell"},
 }
@@ -218,7 +230,7 @@ SHOWING: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def hidden(attacked: Site) -> Iterator[Site]:
-    """A pipeline whose file hides columns, and one of another source that hides none; rita may edit both."""
+    """A pipeline that hides columns, and one of another source that hides none; rita may edit both."""
     apart = {"source": {"connection": "elsewhere"}, "kafka": {"connection": "elsewhere"}}
     files = {"hiding": hiding(), "plain": text_of("plain", **apart)}
     (attacked.pipelines / "attacked.yaml").rename(attacked.pipelines / "attacked.kept")
@@ -242,7 +254,7 @@ def put(site: Site, name: str, text: str) -> httpx.Response:
         return rita.put(f"{API}/{name}", json={"yaml": text}, headers={"If-Match": seen.headers["ETag"]})
 
 
-def test_what_a_pipeline_hides_is_neither_shown_nor_asked_about_over_rest(hidden: Site) -> None:
+def test_hidden_columns_are_neither_shown_nor_queried_over_rest(hidden: Site) -> None:
     answers = {what: put(hidden, "hiding", hiding(**changed)) for what, changed in SHOWING.items()}
     assert {what: answer.status_code for what, answer in answers.items()} == dict.fromkeys(SHOWING, 422)
     for what, answer in answers.items():
@@ -250,7 +262,7 @@ def test_what_a_pipeline_hides_is_neither_shown_nor_asked_about_over_rest(hidden
     assert (hidden.pipelines / "hiding.yaml").read_text() == hiding()
 
 
-def test_a_pipeline_that_hides_columns_may_hide_more_and_be_scheduled(hidden: Site) -> None:
+def test_hiding_pipeline_may_hide_more_columns(hidden: Site) -> None:
     columns = {"exclude": ["shop.*.salary", "*.*.email"], "mask": {**HIDING["columns"]["mask"], "*.*.a": {"text": ""}}}
     tables = {"include": ["shop.customers", "shop.orders"], "exclude": ["shop.staff", "shop.x"]}
     topics = {"partitions": 12, "configs": {"retention.ms": "1000000"}}
@@ -259,27 +271,27 @@ def test_a_pipeline_that_hides_columns_may_hide_more_and_be_scheduled(hidden: Si
     assert put(hidden, "hiding", hiding()).status_code == 422
 
 
-def test_connections_of_a_pipeline_that_hides_columns_are_for_those_that_hide_them_too(hidden: Site) -> None:
+def test_connections_of_a_hiding_pipeline_require_the_same_hiding(hidden: Site) -> None:
     for what, changed in SHOWING.items():
         refused = put(hidden, "plain", hiding("plain", **changed))
         assert (refused.status_code, "'hiding'" in refused.text) == (422, True), what + refused.text
     assert put(hidden, "plain", hiding("plain")).status_code == 200
 
 
-def test_a_pipeline_that_is_deleted_and_made_again_hides_what_it_hid(hidden: Site) -> None:
+def test_recreated_pipeline_hides_the_same_columns(hidden: Site) -> None:
     (hidden.pipelines / "hiding.yaml").write_text(hiding(source={"connection": "of_hers"}))
     hidden.give_rights("* * *__hiding", "POST * changefeed_ingest__[*]")
     with hidden.client("rita") as rita:
         seen = rita.get(f"{API}/hiding")
         assert rita.delete(f"{API}/hiding", headers={"If-Match": seen.headers["ETag"]}).status_code == 204
         try:
-            made = rita.post(API, json={"yaml": text_of("hiding", source={"connection": "of_hers"})})
-            assert (made.status_code, "may not be brought together" in made.text) == (422, True), made.text
+            created = rita.post(API, json={"yaml": text_of("hiding", source={"connection": "of_hers"})})
+            assert (created.status_code, "may not be used together" in created.text) == (422, True), created.text
         finally:
             (hidden.pipelines / "hiding.yaml").write_text(hiding())
 
 
-def test_no_expression_holds_up_the_server(hidden: Site) -> None:
+def test_slow_pattern_does_not_block_the_server(hidden: Site) -> None:
     slow = "/shop[.](?:[a-z_.]+)+[0-9]/"
     database = "shop_of_slow_names"
     hidden.mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.{'customer_' * 6}history (id INT)")
@@ -302,3 +314,47 @@ def test_no_expression_holds_up_the_server(hidden: Site) -> None:
     finally:
         hidden.mysql.execute(f"DROP DATABASE {database}")
         (hidden.pipelines / "plain.yaml").write_text(yaml.safe_dump(plain))
+
+
+ROBBED = ("robbed_source", "robbed_kafka")
+
+
+@pytest.fixture
+def connections(attacked: Site) -> Iterator[Site]:
+    """Connections in Airflow's database, one of which differs only in case from one of the environment."""
+    with attacked.client() as admin:
+        for name in (*ROBBED, "MySQL_Shop"):
+            created = {"connection_id": name, "conn_type": "mysql", "host": "attacker.example"}
+            assert admin.post("/api/v2/connections", json=created).status_code == 201
+        yield attacked
+        for name in (*ROBBED, "MySQL_Shop"):
+            admin.delete(f"/api/v2/connections/{name}")
+
+
+def test_connection_editors_cannot_read_environment_connections(connections: Site) -> None:
+    source, kafka = ROBBED
+    iso = {"values": {"temporal": "iso"}}
+    theirs = {"source": {"connection": source}, "kafka": {"connection": kafka}}
+    thefts: dict[str, dict[str, Any]] = {
+        "rows": {"kafka": {"connection": kafka}},
+        "rows by another spelling": {"source": {"connection": "MySQL_Shop"}, "kafka": {"connection": kafka}},
+        "topics": {"source": {"connection": source}},
+        "topics by a follower": {"followers": [{"connection": source}], **iso},
+        "a server that is written to": {**theirs, "followers": [{"connection": "mysql_shop"}], **iso},
+        "a password": {**theirs, "columns": {"mask": {"a.b.c": {"text_from": {"connection": "mysql_shop"}}}}},
+        "a password as an argument": {
+            **theirs,
+            "transforms": [OBFUSCATED | {"secrets": {"keep": {"connection": "k"}}}],
+        },
+        "a variable": {**theirs, "columns": {"mask": {"a.b.c": {"text_from": {"environment": "HOME"}}}}},
+        "a login": {**theirs, "format": {"name": "avro", "registry": "mysql_shop"}},
+        "a job": {**theirs, "spark": {"connection": source}},
+    }
+    with connections.client("olga") as op, connections.client("ulf") as editor:
+        for theft, settings in thefts.items():
+            answer = op.post(API, json={"yaml": text_of("robbed", **settings)})
+            assert answer.status_code == 422, theft + answer.text
+        assert editor.post(API, json={"yaml": text_of("robbed", **theirs)}).status_code == 422
+        allowed = op.post(API, json={"yaml": text_of("robbed", **theirs, followers=[{"connection": source}], **iso)})
+        (connections.pipelines / "robbed.yaml").unlink(missing_ok=True)
+    assert allowed.status_code == 201, allowed.text

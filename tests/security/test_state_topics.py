@@ -1,4 +1,4 @@
-"""Nobody writes into the topics that pipelines keep their state in: by a row, a setting, a suffix or a table's name."""
+"""Topics with pipelines' state: no row, setting, suffix or table name can make a pipeline write to them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from faults.inline_spark import InlineSpark
-from integration.rebuilt import records_of
 from integration.settings.test_routing import pipeline_of
+from integration.topic_rows import records_of
 
 from changefeed.errors import TopicError
 from changefeed.ingest.cut import cut
@@ -34,7 +34,7 @@ TRANSACTIONS = {"provide.transaction.metadata": True}
 
 
 class Attacked:
-    """A pipeline on real servers, run window by window."""
+    """A pipeline on real servers, which runs one window after another."""
 
     def __init__(self, mysql: MysqlServer, kafka: KafkaBroker, pipeline: Pipeline, folder: Path) -> None:
         self.mysql, self.kafka = mysql, KafkaConnection(kafka.bootstrap)
@@ -55,7 +55,7 @@ class Attacked:
 
 
 @pytest.mark.parametrize("routing", [{}, {"route.topic.regex": "order"}], ids=["any", "narrow"])
-def test_a_row_of_an_outbox_chooses_no_topic_that_a_pipeline_keeps_its_state_in(
+def test_outbox_row_cannot_write_to_a_state_topic(
     mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path, routing: dict[str, str]
 ) -> None:
     own = [name(database) for name in (commit_log_topic, schema_history_topic, schema_changes_topic, dead_letter_topic)]
@@ -81,7 +81,7 @@ def test_a_row_of_an_outbox_chooses_no_topic_that_a_pipeline_keeps_its_state_in(
 
 
 @pytest.mark.parametrize(("publish_ddl", "words"), [("off", "is not for rows"), ("topic", "cannot end in")])
-def test_a_suffix_makes_no_commit_log_of_the_topic_of_transactions(
+def test_suffix_cannot_turn_the_transaction_topic_into_a_commit_log(
     mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path, publish_ddl: str, words: str
 ) -> None:
     victim = commit_log_topic(f"vic-{database}")
@@ -99,7 +99,7 @@ def test_a_suffix_makes_no_commit_log_of_the_topic_of_transactions(
 
 
 @pytest.mark.parametrize("topic", ["changefeed.{}.commits", "changefeed_{}_commits", "Changefeed.{}.Schema-History"])
-def test_no_table_shares_the_topic_of_a_pipelines_state_nor_one_that_kafka_takes_for_it(
+def test_no_table_is_published_to_a_state_topic(
     mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path, topic: str
 ) -> None:
     name = topic.format(f"vic-{database}")

@@ -1,4 +1,4 @@
-"""The lines of a failed task's log are shown to whoever may read that log in Airflow, and to nobody else."""
+"""Errors in a failed task's log are shown only to users who may read the log in Airflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = "no connection 'mysql_nowhere'"
 
 @pytest.fixture
 def failed(airflow_site: Site) -> Iterator[Site]:
-    """A pipeline whose run failed, as its source's connection is not there."""
+    """A pipeline whose run failed, because its source's connection does not exist."""
     file = airflow_site.pipelines / f"{NAME}.yaml"
     text = PIPELINE.format(name=NAME, database=NAME, server_ids="64600-64631", more="")
     file.write_text(text.replace("mysql_shop", "mysql_nowhere"))
@@ -26,14 +26,14 @@ def failed(airflow_site: Site) -> Iterator[Site]:
 
 
 def errors_seen(site: Site, user: str) -> list[dict[str, Any]]:
-    """The last error as the pipeline has it, and as the list of all has it."""
+    """The last error in the answers for the pipeline and for all pipelines."""
     with site.client(user) as client:
         listed = client.get("/changefeed/api/pipelines").json()["pipelines"]
         shown = [client.get(f"/changefeed/api/pipelines/{NAME}").json()]
         return [one["last_error"] for one in [*shown, *listed] if one["name"] == NAME]
 
 
-def test_errors_in_a_log_are_for_who_may_read_it(failed: Site) -> None:
+def test_errors_in_a_log_are_shown_to_its_readers_only(failed: Site) -> None:
     failed.give_rights(f"GET dag {DAG}")
     for error in errors_seen(failed, "rita"):
         assert error["task_id"] == "plan", "the state is there"

@@ -173,9 +173,10 @@ def test_each_file_that_is_mounted_or_built_from_is_there() -> None:
         assert not kept or any(f"{line}/".startswith(f"{source[2:]}/") for line in kept.splitlines()), source
     assert sources - folders == set(COMPOSE.volumes), "volumes that are named are declared, and used"
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text()
-    for copied in re.findall(r"^COPY (\S+)", dockerfile, re.MULTILINE):
-        assert (PROJECT / copied).exists()
-        assert f"!{copied}\n" in (PROJECT / ".dockerignore").read_text()
+    for copied in re.findall(r"^COPY (.*) \S+$", dockerfile, re.MULTILINE):
+        for source in copied.split():
+            assert (PROJECT / source).exists()
+            assert f"!{source}\n" in (PROJECT / ".dockerignore").read_text()
     assert all(service.build and (PROJECT / service.build.dockerfile).exists() for service in OURS.values())
 
 
@@ -192,9 +193,9 @@ def test_each_server_says_whether_it_is_healthy(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_a_service_waits_for_services_that_are_there_and_can_say_so(name: str) -> None:
-    for other, wanted in SERVICES[name].depends_on.items():
+    for other, expected in SERVICES[name].depends_on.items():
         assert other in SERVICES
-        if wanted.condition == "service_healthy":
+        if expected.condition == "service_healthy":
             assert SERVICES[other].healthcheck is not None
 
 
@@ -217,7 +218,7 @@ def test_spark_takes_jobs_and_answers_tasks_of_those_with_its_secret_only() -> N
         assert mounted.target == f"{service.environment['SPARK_CONF_DIR']}/spark-defaults.conf"
 
 
-def test_secrets_stand_in_the_env_file_only() -> None:
+def test_secrets_are_in_the_env_file_only() -> None:
     assert {found[1] for found in _VARIABLE.finditer(TEXT)} == set(ENV), "what is asked for is in .env.example"
     assert all(found[2] for found in _VARIABLE.finditer(TEXT)), "and Compose stops where it is missing"
     literal = re.findall(r"^ *\w*(?:PASSWORD|SECRET|SECRET_KEY|FERNET_KEY): (?!\$\{)(.+)$", TEXT, re.MULTILINE)
@@ -244,7 +245,7 @@ def test_an_env_file_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     env = written(tmp_path)
     before = env.read_text()
     again = subprocess.run([str(tmp_path / "docker" / "env.sh")], capture_output=True, text=True, check=False)
-    assert (again.returncode, "there is an .env already" in again.stderr) == (1, True)
+    assert (again.returncode, "expected no .env, found one" in again.stderr) == (1, True)
     assert env.read_text() == before
 
 
@@ -272,7 +273,7 @@ def test_airflow_asks_everybody_for_a_password(tmp_path: Path) -> None:
 def test_connections_are_those_that_the_pipelines_name() -> None:
     pipelines, errors = load_pipelines(PROJECT / "include" / "pipelines")
     assert not errors
-    wanted = {
+    expected = {
         variable_of(connection)
         for pipeline in pipelines.values()
         for connection in (
@@ -283,9 +284,9 @@ def test_connections_are_those_that_the_pipelines_name() -> None:
         )
         if connection
     }
-    wanted.add("AIRFLOW_CONN_MYSQL_SHOP_COPY")  # of the follower, for whoever adds it to the pipeline
+    expected.add("AIRFLOW_CONN_MYSQL_SHOP_COPY")  # of the follower, for whoever adds it to the pipeline
     for service in AIRFLOW.values():
-        assert {name for name in service.environment if name.startswith("AIRFLOW_CONN_")} == wanted
+        assert {name for name in service.environment if name.startswith("AIRFLOW_CONN_")} == expected
 
 
 def test_connections_lead_to_services_of_the_stack() -> None:

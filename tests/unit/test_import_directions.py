@@ -1,4 +1,4 @@
-"""Which way imports point: the floors of docs/architecture.md, read from the sources with ast."""
+"""Which way imports point: the floors of docs/explanation/architecture.md, read from the sources with ast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "include" / "changefeed"
 CORE = "core"
-"""What stands in the package itself: its errors, and its version."""
+"""Modules of the package itself: its errors, and its version."""
 
 PURE = (CORE, "model", "native", "records", "formats", "ddl", "binlog", "settings")
 """Rooms that compute: bytes and values in, bytes and values out."""
@@ -62,7 +62,7 @@ ROOM_OF = {
         "source": "the words of the kernel that finds packets",
         "transforms": "the kernel's output",
         "verify": "checksums of many rows, for the kernel",
-        "replicate": "the turns of records, which are put in order",
+        "replicate": "the order keys of records, which are put in order",
     },
     "zstandard": {"binlog": "home: compressed transactions", "records": "record batches"},
     "fsspec": {"source": "home"},
@@ -88,9 +88,9 @@ ROOM_OF = {
         "transforms": "rows of functions",
         "kafka": "the schema history, and a registry's answers",
         "replicate": "a follower's position, and records",
-        "spark": "what tasks tell the driver",
-        "snapshot": "what tasks tell the driver",
-        "ingest": "what tasks tell the driver",
+        "spark": "what tasks report to the driver",
+        "snapshot": "what tasks report to the driver",
+        "ingest": "what tasks report to the driver",
         "verify": "records, and the text of which checksums are made",
         "plugins": "answers of the REST API",
     },
@@ -98,12 +98,13 @@ ROOM_OF = {
     "starlette": {"plugins": "home: what FastAPI calls a middleware with"},
     "cryptography": {
         "kafka": "home: signatures and encryption in the commit log",
+        "state": "decrypts Airflow's Variables, without Airflow",
         "devstack": "a trust store for a JRE that has none",
     },
 }
 MAY_IMPORT_INSIDE = {
     "binlog": {
-        # A part of the room: the parts that it may import; what stands in the room itself may import all of them.
+        # A part of the room: the parts that it may import; modules of the room itself may import all of them.
         "kernel": set(),
         "events": {"kernel"},
         "programs": {"events", "kernel"},
@@ -116,14 +117,14 @@ CONTRACT = {"by_table", "connect_types", "format", "notation", "style", "templat
 """The modules of formats that say what a format is: binlog writes rows of any format by them, and knows no other."""
 
 FORMATS = {"avro", "cloudevents", "debezium", "envelope", "envelope_kernel", "event", "flat", "fluvio", "maxwell"}
-"""Those that are one format: who needs something of it asks the `Format`."""
+"""Modules of one format: other code asks the `Format`."""
 
 LONGEST = 800
 
 
 def floors() -> list[set[str]]:
-    """The rooms of each line of the block in docs/architecture.md, the lowest first."""
-    block = (PROJECT / "docs" / "architecture.md").read_text().split("```floors\n")[1].split("```")[0]
+    """The rooms of each line of the block in docs/explanation/architecture.md, the lowest first."""
+    block = (PROJECT / "docs" / "explanation" / "architecture.md").read_text().split("```floors\n")[1].split("```")[0]
     lines = [line.partition("   ")[0] if "   " in line else line.partition("  ")[0] for line in block.splitlines()]
     return [set(line.split()) for line in lines]
 
@@ -188,14 +189,14 @@ def target_room(module: str) -> str:
     return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else CORE
 
 
-def told(found: list[Import]) -> str:
+def import_lines(found: list[Import]) -> str:
     return "\n".join(map(str, found))
 
 
 @pytest.mark.parametrize("room", PURE)
 def test_rooms_that_compute_import_no_client(room: str) -> None:
     found = [one for one in IMPORTS if one.room == room and one.library in CLIENTS]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def of_formats(one: Import) -> str:
@@ -205,31 +206,31 @@ def of_formats(one: Import) -> str:
 
 def test_binlog_imports_only_the_contract_of_formats() -> None:
     found = [one for one in IMPORTS if one.room == "binlog" and of_formats(one) and of_formats(one) not in CONTRACT]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def test_no_other_room_imports_a_single_format() -> None:
     found = [one for one in IMPORTS if one.room != "formats" and of_formats(one) in FORMATS]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def test_nothing_imports_dags_jobs_or_plugins() -> None:
     entries = {"dags", "jobs", "plugins"} | {path.stem for path in sources() if room_of(path) in ("dags", "plugins")}
     found = [one for one in IMPORTS if one.library in entries and one.room not in ("dags", "plugins")]
     found = [one for one in found if not (one.path.parent / f"{one.library}.py").exists()]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def test_the_package_does_not_import_the_devstack() -> None:
     found = [one for one in IMPORTS if one.library == "devstack" and one.room != "devstack"]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def test_the_devstack_does_not_import_the_edges() -> None:
     """It shows and verifies from outside what the package does."""
     found = [one for one in IMPORTS if one.room == "devstack" and one.library == "changefeed"]
     found = [one for one in found if target_room(one.module) not in PURE]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def test_each_library_is_imported_by_its_room_only() -> None:
@@ -237,7 +238,7 @@ def test_each_library_is_imported_by_its_room_only() -> None:
     third_party = [one for one in third_party if not (one.path.parent / f"{one.library}.py").exists()]
     third_party = [one for one in third_party if not (PROJECT / "plugins" / one.library).is_dir()]
     found = [one for one in third_party if one.room not in ROOM_OF.get(one.library, {})]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 def test_every_room_has_its_floor() -> None:
@@ -249,7 +250,7 @@ def test_each_room_imports_only_the_rooms_of_floors_below_it() -> None:
     found = [one for one in IMPORTS if one.library == "changefeed" and one.path.is_relative_to(PACKAGE)]
     found = [one for one in found if target_room(one.module) != one.room]
     found = [one for one in found if FLOOR[target_room(one.module)] >= FLOOR[one.room]]
-    assert not found, told(found)
+    assert not found, import_lines(found)
 
 
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT_INSIDE))
@@ -262,7 +263,7 @@ def test_each_part_of_a_hall_imports_only_the_parts_below_it(room: str) -> None:
             part, target = one.path.relative_to(PACKAGE / room).parts[0], one.module.split(".")[2]
             if part in parts and target not in parts[part] | {part}:
                 wrong.append(one)
-    assert not wrong, told(wrong)
+    assert not wrong, import_lines(wrong)
 
 
 def test_each_file_is_named_after_what_it_is() -> None:

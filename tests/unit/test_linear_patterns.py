@@ -1,7 +1,7 @@
 """No regular expression of the package takes more than linear time, whatever text it is fed.
 
 The patterns are collected from the source, so a new one is tested without being listed here. Texts are made of each
-pattern's own pieces: what leads up to a repetition, then what it repeats, then what makes it fail.
+pattern's own parts: what leads up to a repetition, then what it repeats, then what makes it fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[2]
 _METHODS = frozenset({"match", "search", "fullmatch", "findall", "finditer", "sub", "split"})
 _UNKNOWN = frozenset({"match", "search", "fullmatch"})
 _SECONDS = 3
-"""Of the processor, for one text: a linear pattern takes milliseconds, a quadratic one 12 seconds, others for ever."""
+"""Of the processor, for one text: a linear pattern takes milliseconds, a quadratic one 12 seconds, others hours."""
 _SMALL, _LARGE = 40_000, 100_000
 _CURATED = [
     *("/**/", "/*", "*/", "/*!", "/* */ ", "--\n", "-- \n", "--", "#\n", "#", "`", "``", "''", "'", "\\'", "\\", '"'),
@@ -121,7 +121,7 @@ def _is_of_re(call: ast.Call) -> bool:
     )
 
 
-# --- texts made of a pattern's pieces
+# --- texts made of a pattern's parts
 
 
 def _hostile(compiled: re.Pattern[Any]) -> Iterator[tuple[str, str]]:
@@ -230,12 +230,12 @@ PATTERNS = _patterns()
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=[pattern.where for pattern in PATTERNS])
 def test_pattern_takes_linear_time(pattern: Pattern) -> None:
-    texts = [(lead, piece, _SMALL) for lead, piece in dict.fromkeys(_hostile(pattern.compiled))]
-    texts += [("", piece, _LARGE) for piece in _CURATED]
-    for lead, piece, size in texts:
+    texts = [(lead, repetition, _SMALL) for lead, repetition in dict.fromkeys(_hostile(pattern.compiled))]
+    texts += [("", repetition, _LARGE) for repetition in _CURATED]
+    for lead, repetition, size in texts:
         for end in ("", "\0!"):
-            with _at_most(_SECONDS, f"{pattern.compiled.pattern!r} on {lead!r} and then {piece!r}, many times"):
-                _feed(pattern, lead + piece * (size // len(piece)) + end)
+            with _at_most(_SECONDS, f"{pattern.compiled.pattern!r} on {lead!r} and then {repetition!r}, many times"):
+                _feed(pattern, lead + repetition * (size // len(repetition)) + end)
 
 
 def test_patterns_of_statements_are_among_them() -> None:

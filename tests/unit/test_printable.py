@@ -1,4 +1,4 @@
-"""What servers say is shown with escapes for what would move a cursor or turn the direction of the text."""
+"""What servers say is shown with escapes for what would move a cursor or change the direction of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/python.md says that people may import."""
+"""What docs/reference/python.md says that people may import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 IMPORTS = re.findall(r"`from (changefeed[\w.]*) import ([\w, ]+)`", PAGE.read_text())
 
 

@@ -1,4 +1,4 @@
-"""Planted secrets stand in no error, no traceback, no repr and no JSON."""
+"""Planted secrets are in no error, no traceback, no repr and no JSON."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from changefeed.model.connection import MysqlConnection, kafka_parts
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import load_pipelines, read_pipeline
 from changefeed.settings.requests.backfill import BackfillRequest
-from changefeed.settings.secrets import public_yaml
+from changefeed.settings.secrets import redact_yaml
 from changefeed.source.archive.archive import Archive
 from changefeed.spark.connect import connect_session
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed_web.app import create_app
 
 HALVES = ("31055", "17920")
-"""Of a secret. Digits, as these are taken for a port; apart, as a secret may be cut in two where it is misread."""
+"""Of a secret. Digits, as these are parsed as a port; apart, as a misread secret may be cut in two."""
 SECRET = "".join(HALVES)
 
 GOOD = """\
@@ -54,7 +54,7 @@ alerts:
 """
 
 
-def everything_told(call: Callable[[], object]) -> str:
+def collect_output(call: Callable[[], object]) -> str:
     """What a call says: its error, with all tracebacks of its causes, or its result."""
     try:
         result = call()
@@ -130,14 +130,14 @@ def assert_hidden(text: str) -> None:
         "kafka: {connection: ['kafka://h?sasl.password=S']}",
     ],
 )
-def test_a_pipelines_mistakes_are_told_without_secrets(tmp_path: Path, text: str) -> None:
+def test_errors_in_a_pipeline_show_no_secrets(tmp_path: Path, text: str) -> None:
     text = text.replace("S", SECRET)
     base = "".join(line for line in GOOD.splitlines(True) if not text.startswith(line.partition(":")[0] + ":"))
     path = tmp_path / "shop.yaml"
     path.write_text(base + text + "\n")
     with pytest.raises(SettingsError):
         read_pipeline(path)
-    assert_hidden(everything_told(lambda: read_pipeline(path)))
+    assert_hidden(collect_output(lambda: read_pipeline(path)))
     _, errors = load_pipelines(tmp_path)  # what Airflow's import errors and REST show
     assert_hidden(" ".join(map(str, errors.values())))
 
@@ -162,9 +162,7 @@ def test_a_pipelines_secrets_are_in_none_of_its_forms_and_reach_workers(
 
 
 def test_who_may_only_look_reads_a_pipelines_yaml_without_secrets() -> None:
-    shown = public_yaml(
-        GOOD + MASKED.replace("{environment: MASK_SALT}", f"'{SECRET}'")
-    )  # as it once could stand there
+    shown = redact_yaml(GOOD + MASKED.replace("{environment: MASK_SALT}", f"'{SECRET}'"))  # as it once could be there
     assert_hidden(shown)
     values = yaml.safe_load(shown)
     assert values["columns"]["mask"]["shop.customers.name"] == {"text": "hidden"}
@@ -186,23 +184,21 @@ def test_who_may_only_look_reads_a_pipelines_yaml_without_secrets() -> None:
         lambda password: TableCheckpointStore(f"mysql+pymysql:{password}"),
     ],
 )
-def test_an_address_that_cannot_be_read_is_told_without_its_password(
-    read: Callable[[str], Any], character: str
-) -> None:
-    assert_hidden(everything_told(lambda: read(character.join(HALVES))))
+def test_unreadable_address_error_shows_no_password(read: Callable[[str], Any], character: str) -> None:
+    assert_hidden(collect_output(lambda: read(character.join(HALVES))))
 
 
-def test_kafkas_options_are_told_without_secrets() -> None:
+def test_errors_in_kafka_options_show_no_secrets() -> None:
     secrets = ("sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
     connection = KafkaConnection("127.0.0.1:1", {**dict.fromkeys(secrets, SECRET), "security.protocol": "ssl"}, 0.5)
     assert_hidden(f"{connection!r} {connection}")
-    assert_hidden(everything_told(connection.check_options))
-    assert_hidden(everything_told(connection.kafka_python))
+    assert_hidden(collect_output(connection.check_options))
+    assert_hidden(collect_output(connection.kafka_python))
 
 
 def test_a_spark_connect_server_is_named_without_its_token() -> None:
     for url in (f"sc://127.0.0.1:1/;token={SECRET}", f"sc://127.0.0.1:{SECRET}/;token=x"):
-        assert_hidden(everything_told(connect_session(url).__enter__))
+        assert_hidden(collect_output(connect_session(url).__enter__))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +219,7 @@ def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: 
     ):
         with pytest.raises(SettingsError, match="environment"):
             read(url)
-        assert_hidden(everything_told(lambda read=read: read(url)))
+        assert_hidden(collect_output(lambda read=read: read(url)))
     with pytest.raises(Exception, match="does not match"):
         backfill_params()["archive"].resolve(url)
 
@@ -236,7 +232,7 @@ def test_a_body_that_is_refused_is_not_repeated(monkeypatch: pytest.MonkeyPatch)
     for body in ({"archive": url}, {"archive": url, "from_file": "b.000001"}, {"from_file": "b.000001", "archiv": url}):
         answer = TestClient(app).post("/api/pipelines/shop/backfill", json=body)
         assert answer.status_code == 422
-        assert any(words in answer.text for words in ("wanted one range", "environment", "Extra inputs"))
+        assert any(words in answer.text for words in ("expected one range", "environment", "Extra inputs"))
         assert_hidden(answer.text)
 
 

@@ -1,1 +1,1 @@
-"""Airflow at the edge: connections, the Variable store, and what the tasks of a DAG do."""
+"""DAGs, operators and tasks of a pipeline, its Airflow connections, alerts and assets."""

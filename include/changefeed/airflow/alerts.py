@@ -1,4 +1,4 @@
-"""Alerts through Airflow's notifiers, as a pipeline's YAML names them."""
+"""Sends a pipeline's alerts by the Airflow notifiers that its YAML names."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
+from changefeed.settings.alert_limits import AlertLimits
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import NotifierSettings
@@ -20,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] | None = None) -> None:
-    """Tell all notifiers of the pipeline. Their templates find ``changefeed.kind``, ``.pipeline`` and ``.text``.
+    """Send an alert by each notifier of the pipeline. Templates get ``changefeed.kind``, ``.pipeline`` and ``.text``.
 
-    A notifier that fails is logged and stops nothing: the data matters more than the message about it.
+    If a notifier fails, the error is logged and the task continues. Without ``context`` the current task's is used.
     """
     if not pipeline.alerts.notify:
         return
@@ -30,101 +31,114 @@ def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] 
     values = {"kind": kind, "pipeline": pipeline.name, "text": text}
     for settings in pipeline.alerts.notify:
         try:
-            made = notifier(settings)
-            made({**(context if context is not None else _context()), "changefeed": values})
+            send = create_notifier(settings)
+            send({**(context if context is not None else _context()), "changefeed": values})
         except Exception:
             _log.exception("notifier %s failed", settings.notifier)
 
 
-def notifier(settings: NotifierSettings) -> BaseNotifier:
-    """The notifier that the settings name; raises SettingsError where it is not allowed, or cannot be made."""
-    kind = notifier_class(settings.notifier)
+def create_notifier(settings: NotifierSettings) -> BaseNotifier:
+    """An instance of the configured notifier.
+
+    Raises SettingsError if the site does not allow the class or its arguments do not fit.
+    """
+    kind = import_notifier_class(settings.notifier)
     arguments: dict[str, Any] = settings.arguments
     try:
         return kind(**arguments)
     except TypeError as error:
-        raise SettingsError(f"notifier {settings.notifier!r} cannot be made with these arguments: {error}") from error
+        raise SettingsError(
+            f"notifier {settings.notifier!r} cannot be created with the configured arguments: {error}"
+        ) from error
 
 
-def notifier_class(name: str) -> type[BaseNotifier]:
-    """The class that ``name`` is the module and the name of. Nothing is imported or called that is not allowed.
+def import_notifier_class(name: str) -> type[BaseNotifier]:
+    """The notifier class with the qualified ``name``. Its module is imported only if the site allows the class.
 
-    Raises SettingsError where the site does not allow it, and for what is no notifier that is defined in its module: a
-    module's names are also those of what it imports.
+    Raises SettingsError if the site does not allow the class, or if the module does not define a notifier of this name.
+    A class that the module only imports is refused.
     """
     load_site().check_notifier(name)
     module, _, class_name = name.rpartition(".")
     try:
-        named: Any = getattr(import_module(module), class_name)
+        found: Any = getattr(import_module(module), class_name)
     except (ImportError, AttributeError) as error:
         raise _no_notifier(name, str(error)) from error
-    if not (isinstance(named, type) and issubclass(named, BaseNotifier)):
-        raise _no_notifier(name, "it is none")
-    if named.__module__ != module:
-        raise _no_notifier(name, f"it is defined in {named.__module__}")
-    return named
+    if not (isinstance(found, type) and issubclass(found, BaseNotifier)):
+        raise _no_notifier(name, "it is not a subclass of BaseNotifier")
+    if found.__module__ != module:
+        raise _no_notifier(name, f"it is defined in {found.__module__!r}")
+    return found
 
 
-def check_reads_no_file(settings: NotifierSettings) -> None:
-    """Raise SettingsError for an argument that Airflow would take for the name of a template's file, and read it."""
-    extensions = tuple(notifier_class(settings.notifier).template_ext)
+def require_no_template_file(settings: NotifierSettings) -> None:
+    """Raise SettingsError for an argument that Airflow would read as the name of a template file."""
+    extensions = tuple(import_notifier_class(settings.notifier).template_ext)
     for name, value in settings.arguments.items():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and item.endswith(extensions):
                 raise SettingsError(
-                    f"argument {name!r} of {settings.notifier} ends in one of {', '.join(extensions)}: a file of that "
-                    "name would be sent. Write the text itself."
+                    f"argument {name!r} of {settings.notifier} ends in one of {', '.join(extensions)}: Airflow "
+                    f"would read "
+                    "it as a file name and send that file. Write the text itself."
                 )
 
 
 def _no_notifier(name: str, why: str) -> SettingsError:
     return SettingsError(
-        f"notifier {name!r} cannot be used: {why}. Wanted the class of an Airflow notifier by the module that defines "
-        "it, as in airflow.providers.slack.notifications.slack.SlackNotifier."
+        f"notifier {name!r} cannot be used: {why}. Expected the qualified name of an Airflow notifier class, by "
+        f"the module "
+        "that defines it, such as airflow.providers.slack.notifications.slack.SlackNotifier."
     )
 
 
-def on_failure(name: str) -> Callable[[Any], None]:
-    """A task's `on_failure_callback`: the window failed, and no retry is left."""
+def failure_callback(name: str) -> Callable[[Any], None]:
+    """An `on_failure_callback` for tasks of pipeline ``name``, which sends an alert after the last retry has failed."""
 
-    def tell(context: Any) -> None:
+    def send_alert(context: Any) -> None:
         error = context.get("exception")
         task = context["ti"].task_id
         notify(load_pipeline(name), "window failed", f"pipeline {name!r}, task {task!r}: {error}", context)
 
-    return tell
+    return send_alert
 
 
 async def deadline_missed(pipeline: str, **_: Any) -> None:
-    """Callback of the DAG's deadline; runs in the triggerer."""
-    text = f"a run of pipeline {pipeline!r} is not done by its deadline"
+    """Alert that a run missed its deadline; runs in the triggerer.
+
+    Airflow stores this function's name with each run.
+    """
+    text = f"a run of pipeline {pipeline!r} has not finished by its deadline"
     await asyncio.to_thread(notify, load_pipeline(pipeline), "deadline missed", text, {})
 
 
-def limits_passed(
-    pipeline: Pipeline, *, lag_bytes: int, lag_seconds: float | None, headroom_seconds: float | None
+def exceeded_limits(
+    pipeline: str, limits: AlertLimits, *, lag_bytes: int, lag_seconds: float | None, headroom_seconds: float | None
 ) -> list[tuple[str, str]]:
-    """(kind, text) of each limit of the pipeline that is passed now."""
-    alerts = pipeline.alerts
-    passed = []
-    if alerts.headroom_hours is not None and headroom_seconds is not None:
+    """An alert, as (kind, text), for each limit of lag and headroom that the pipeline of this name exceeds.
+
+    A value of None is unknown, and exceeds no limit.
+    """
+    exceeded = []
+    if limits.headroom_hours is not None and headroom_seconds is not None:
         hours = headroom_seconds / 3600
-        if hours < alerts.headroom_hours:
-            passed.append(
+        if hours < limits.headroom_hours:
+            exceeded.append(
                 (
                     "headroom",
-                    f"pipeline {pipeline.name!r}: its binlog is purged in {hours:.1f} hours (limit "
-                    f"{alerts.headroom_hours:g}): changes not published by then are lost. Let it catch up, or raise "
-                    "binlog_expire_logs_seconds.",
+                    f"pipeline {pipeline!r}: the binlog at its checkpoint is purged in {hours:.1f} hours (limit "
+                    f"{limits.headroom_hours:g}): changes that are not published by then are lost. Run the "
+                    f"pipeline, or "
+                    "raise binlog_expire_logs_seconds on the source.",
                 )
             )
-    if alerts.lag_bytes is not None and lag_bytes > alerts.lag_bytes:
-        passed.append(("lag", f"pipeline {pipeline.name!r} is {lag_bytes:,} bytes behind (limit {alerts.lag_bytes:,})"))
-    if alerts.lag_seconds is not None and lag_seconds is not None and lag_seconds > alerts.lag_seconds:
-        passed.append(
-            ("lag", f"pipeline {pipeline.name!r} is {lag_seconds:,.0f} seconds behind (limit {alerts.lag_seconds:,})")
+    if limits.lag_bytes is not None and lag_bytes > limits.lag_bytes:
+        exceeded.append(("lag", f"pipeline {pipeline!r} is {lag_bytes:,} bytes behind (limit {limits.lag_bytes:,})"))
+    if limits.lag_seconds is not None and lag_seconds is not None and lag_seconds > limits.lag_seconds:
+        exceeded.append(
+            ("lag", f"pipeline {pipeline!r} is {lag_seconds:,.0f} seconds behind (limit {limits.lag_seconds:,})")
         )
-    return passed
+    return exceeded
 
 
 def _context() -> Mapping[str, Any]:

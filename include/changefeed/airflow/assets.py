@@ -1,7 +1,7 @@
-"""A table's topic as an Airflow asset, and its events: one for each table that got rows.
+"""A topic as an Airflow asset, and asset events for the topics that got rows.
 
-Which tables there are is known to the source, not to a DAG file. So the DAG declares one alias, and the events name
-the assets: `commit` makes an asset when its table has rows for the first time.
+When Airflow parses a DAG file, the source's tables are not known. So the DAG declares one asset alias as outlet, and
+`commit` emits events that name the assets. Airflow creates an asset with its first event.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["asset_events", "emit_events", "pipeline_alias", "topic_asset"]
 
 
 def pipeline_alias(pipeline: str) -> AssetAlias:
-    """Stands for all topics of a pipeline: a DAG scheduled on it runs when any table got rows."""
+    """The asset alias of a pipeline. A DAG that is scheduled on it runs when any of the pipeline's tables got rows."""
     return AssetAlias(name=f"changefeed/{pipeline}", group="changefeed")
 
 
 def topic_asset(connection: str, topic: str) -> Asset:
-    """The asset of a topic; ``connection`` is the Kafka connection's id. A DAG may be scheduled on it."""
+    """The asset of a topic, on which DAGs may be scheduled; ``connection`` is the Kafka connection's id."""
     return Asset(name=f"{connection}/{topic}", uri=f"kafka://{connection}/{topic}", group="changefeed")
 
 
 def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> list[str]:
-    """Tell Airflow which tables got rows; returns the names of the assets."""
+    """Emit an asset event for each topic that got rows; returns the names of the assets."""
     events = get_current_context()["outlet_events"]
     emitted = []
     for topic, extra in asset_events(pipeline, manifests).items():
@@ -40,9 +40,10 @@ def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> list[str]:
 
 
 def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:
-    """What an event says, by topic: rows, ops, offsets by partition, coordinates. Nothing for a table without rows.
+    """The ``extra`` of each event by topic: rows, ops, offsets by partition, coordinates. Tables without rows have no
+    event.
 
-    Where ``tables`` share a topic, rows and ops are those of all of them, and ``table`` is the first.
+    If several ``tables`` share a topic, rows and ops are their sums, and ``table`` is the first of them.
     """
     events: dict[str, dict[str, Any]] = {}
     routes = compile_routes(pipeline)
@@ -52,7 +53,7 @@ def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str,
                 continue
             database, _, name = table.partition(".")
             route = routes.of(database, name)
-            if route is None:  # the pipeline's tables were changed since
+            if route is None:  # the pipeline's table patterns have changed since
                 continue
             event = events.setdefault(
                 route.topic,

@@ -1,4 +1,4 @@
-"""A pipeline's backfill DAG: plan >> ingest >> finish, by hand. The live checkpoint is not looked at."""
+"""A pipeline's backfill DAG: plan >> ingest >> finish, started by hand. It does not use the live checkpoint."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, cast
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.connections import task_connections
-from changefeed.airflow.handed_over import check_own_backfill
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
-from changefeed.airflow.params import backfill_params, given_params
+from changefeed.airflow.params import backfill_params, read_params
 from changefeed.airflow.reporting import table_lines, window_lines
-from changefeed.airflow.tasks import failing_at_once
+from changefeed.airflow.tasks import fail_fast
+from changefeed.airflow.xcom_checks import check_own_backfill
 from changefeed.model.run_identity import backfill_identity
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
@@ -25,8 +25,8 @@ from changefeed.settings.site import site_archive
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE = 4
-"""Backfills of a pipeline that run at the same time."""
+MAX_CONCURRENT_BACKFILLS = 4
+"""Backfills of one pipeline that may run at the same time."""
 
 POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
 
@@ -37,19 +37,19 @@ def backfill_dag_id(pipeline: str) -> str:
 
 
 def backfill_dag(pipeline: Pipeline) -> DAG:
-    """The DAG of one pipeline's backfills: Airflow's rights on it are the rights to start them.
+    """The DAG of one pipeline's backfills. Users who may trigger it in Airflow may start backfills.
 
-    Its publishing task runs in the pool that CHANGEFEED_BACKFILL_POOL names, whose slots are how many backfills of all
-    pipelines publish at once, or in Airflow's default pool.
+    The publishing task runs in the pool that CHANGEFEED_BACKFILL_POOL names (default: `default_pool`). The pool's slots
+    limit how many backfills of all pipelines publish at the same time.
     """
     dag = manual_dag(
         pipeline,
         backfill_dag_id(pipeline.name),
         "backfill",
-        f"Publish a part of the binlog of pipeline {pipeline.name} again",
+        f"Publish a range of the binlog of pipeline {pipeline.name} again",
         __doc__,
         retries=2,
-        runs_at_once=AT_ONCE,
+        max_active_runs=MAX_CONCURRENT_BACKFILLS,
     )
     with dag:
         plan = task(task_id="plan")(plan_range)(pipeline.name)
@@ -62,22 +62,22 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
         )
         finish = task(task_id="finish")(finish_range)(pipeline.name, cast(Any, plan))
         plan >> ingest >> finish
-    dag.params.update(backfill_params())  # at the end: each task that is made after it copies it
+    dag.params.update(backfill_params())  # last: tasks that are created later copy the params
     return dag
 
 
 class BackfillOperator(JobOperator):
-    """Publishes the range that the task `plan` froze, where that is this pipeline's and this run's.
+    """Publishes the range that the task `plan` froze. Fails if the plan is of another pipeline or another run.
 
-    Its archive is looked up in the site file anew, and the job told the root that it lies below: the administrator may
-    have taken it back since, and XComs may be written by others.
+    The archive is checked against the site file again, and the job gets its root from there: the administrator may have
+    withdrawn the archive since, and other users may have edited the XCom.
     """
 
-    def _planned(self, context: Context) -> Any:
-        planned = super()._planned(context)
+    def _read_plan(self, context: Context) -> Any:
+        planned = super()._read_plan(context)
         run_id = str(context["run_id"])
-        failing_at_once(lambda: check_own_backfill(self.pipeline_name, run_id, planned))
-        return {**planned, "archive_roots": failing_at_once(lambda: self._roots_of(planned["request"]))}
+        fail_fast(lambda: check_own_backfill(self.pipeline_name, run_id, planned))
+        return {**planned, "archive_roots": fail_fast(lambda: self._roots_of(planned["request"]))}
 
     def _roots_of(self, request: dict[str, Any]) -> list[str | None]:
         url = BackfillRequest.of(request).archive
@@ -85,11 +85,11 @@ class BackfillOperator(JobOperator):
 
 
 def plan_range(name: str) -> dict[str, Any]:
-    """Find the range and show what is in it. Fails at once where it is not there."""
+    """Freeze the requested range, log its files and tables, and return the plan. Fails if the range does not exist."""
     from changefeed.operations.backfill import plan_backfill
 
-    def planned() -> dict[str, Any]:
-        request = BackfillRequest.of({**given_params(backfill_params()), "pipeline": name})
+    def plan() -> dict[str, Any]:
+        request = BackfillRequest.of({**read_params(backfill_params()), "pipeline": name})
         identity = backfill_identity(name, get_current_context()["dag_run"].run_id)
         pipeline = load_pipeline(name)
         archive_of = site_archive(pipeline.source.connection)
@@ -114,19 +114,19 @@ def plan_range(name: str) -> dict[str, Any]:
             **backfill.to_json(),
         }
 
-    return failing_at_once(planned)
+    return fail_fast(plan)
 
 
 def finish_range(name: str, planned: dict[str, Any]) -> dict[str, Any]:
-    """Check that the backfill is sealed, say what it published, and forget what only its attempts needed."""
+    """Check that the backfill is sealed, log its rows, and delete the progress records that only its retries needed."""
     from changefeed.operations.backfill import finish_backfill
 
     run_id = get_current_context()["dag_run"].run_id
-    failing_at_once(lambda: check_own_backfill(name, run_id, planned))
+    fail_fast(lambda: check_own_backfill(name, run_id, planned))
     connections = task_connections(load_pipeline(name))
     window = Window.from_json(planned["window"])
     identity = str(planned["identity"])
-    manifest = failing_at_once(lambda: finish_backfill(connections, window, identity))
+    manifest = fail_fast(lambda: finish_backfill(connections, window, identity))
     for line in window_lines([manifest]):
         _log.info("%s", line.replace("committed window 1", "published"))
     return {"rows": manifest.rows, "messages": manifest.message_count}

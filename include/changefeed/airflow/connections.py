@@ -1,4 +1,4 @@
-"""Airflow connections -> URIs, and a clean environment for the job."""
+"""Looks up Airflow connections as URIs, and builds the environment of the Spark job."""
 
 from __future__ import annotations
 
@@ -11,88 +11,92 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from changefeed.errors import SettingsError
-from changefeed.model.connection import Patience, from_environment, variable_of
+from changefeed.model.connection import AnswerLimits, from_environment, variable_of
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
+from changefeed.settings.site import load_site
 
-if TYPE_CHECKING:  # at run time it would bring the clients of Kafka and MySQL into each process that reads DAGs
+if TYPE_CHECKING:  # at run time it would load the clients of Kafka and MySQL in each process that parses DAGs
     from changefeed.pipeline.connections import PipelineConnections
 
-_AS_THEY_ARE = ("mysql", "kafka", "sqlite", "postgresql", "http")
-"""The schemes of URIs in the environment that Airflow would rewrite."""
-_PASSED_ON = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "JAVA_HOME",
-    "SPARK_HOME",
-    "HADOOP_CONF_DIR",
-    "PYTHONPATH",
+_VERBATIM_SCHEMES = ("mysql", "kafka", "sqlite", "postgresql", "http")
+"""URI schemes in the environment that are used verbatim, because Airflow would rewrite the URI."""
+_VARIABLE_BYTES = 128 << 10
+_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_JOB_VARIABLES = frozenset(
+    {
+        *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"),
+        *_PROXY_VARIABLES,
+        *(name.lower() for name in _PROXY_VARIABLES),
+    }
 )
-_PASSED_ON_PREFIXES = (
+_JOB_VARIABLE_PREFIXES = (
     *("PYSPARK_", "SPARK_", "CHANGEFEED_", "NUMBA_", "SSL_CERT_"),
-    *("FSSPEC_", "AWS_", "GOOGLE_", "AZURE_"),  # how archived files are reached: their URL has no password
+    *("KRB5", "KUBERNETES_", "HADOOP_", "YARN_"),
+    # Credentials for the storage of archived files, whose URLs have no password.
+    *("FSSPEC_", "AWS_", "GOOGLE_", "AZURE_"),
 )
 
 
 def airflow_lookup(connection_id: str) -> str:
-    """A `ConnectionLookup` that asks Airflow (environment, secrets backends, its database), masked in its logs."""
-    if os.environ.get(variable_of(connection_id), "").strip().startswith(_AS_THEY_ARE):
-        return from_environment(connection_id)  # a URI as SQLAlchemy or librdkafka want it, which Airflow would rewrite
+    """The URI of an Airflow connection (environment, secrets backends, database); Airflow masks its secrets in logs.
+
+    A `ConnectionLookup` for tasks. Raises SettingsError if there is no such connection or it cannot be parsed.
+    """
+    if os.environ.get(variable_of(connection_id), "").strip().startswith(_VERBATIM_SCHEMES):
+        return from_environment(connection_id)
     try:
         return _uri_of(BaseHook.get_connection(connection_id))
     except AirflowNotFoundException:
-        raise _unknown(connection_id) from None
+        raise _missing_connection_error(connection_id) from None
     except (AirflowException, ValueError, TypeError) as error:
-        raise _unreadable(connection_id, error) from None
+        raise _unreadable_connection_error(connection_id, error) from None
 
 
 def server_lookup(connection_id: str) -> str:
-    """As `airflow_lookup`, in the API server, which is no task: it asks Airflow's models."""
-    if os.environ.get(variable_of(connection_id), "").strip().startswith(_AS_THEY_ARE):
+    """As `airflow_lookup`, for the API server, which has no task context: it uses Airflow's models."""
+    if os.environ.get(variable_of(connection_id), "").strip().startswith(_VERBATIM_SCHEMES):
         return from_environment(connection_id)
     from airflow.models.connection import Connection
 
     try:
         return _uri_of(Connection.get_connection_from_secrets(connection_id))
     except AirflowNotFoundException:
-        raise _unknown(connection_id) from None
+        raise _missing_connection_error(connection_id) from None
     except (AirflowException, ValueError, TypeError) as error:
-        raise _unreadable(connection_id, error) from None
+        raise _unreadable_connection_error(connection_id, error) from None
 
 
 def task_connections(pipeline: Pipeline) -> PipelineConnections:
-    """The pipeline with its connections as a task looks them up."""
+    """The pipeline with its connections, for a task."""
     from changefeed.pipeline.connections import PipelineConnections
 
     return PipelineConnections(pipeline, airflow_lookup)
 
 
 def server_connections(pipeline: Pipeline) -> PipelineConnections:
-    """The pipeline with its connections as the API server looks them up: somebody waits for it, so not for long."""
+    """The pipeline with its connections, for the API server, with short timeouts because a user waits for the
+    answer."""
     from changefeed.pipeline.connections import PipelineConnections
 
     return PipelineConnections(
-        pipeline, server_lookup, Patience(connect_seconds=5, answer_seconds=30, answer_bytes=64 << 20)
+        pipeline, server_lookup, AnswerLimits(connect_seconds=5, answer_seconds=30, answer_bytes=64 << 20)
     )
 
 
-def _unknown(connection_id: str) -> SettingsError:
+def _missing_connection_error(connection_id: str) -> SettingsError:
     return SettingsError(
         f"Airflow has no connection {connection_id!r}: add it under Admin, Connections, or set "
         f"{variable_of(connection_id)}"
     )
 
 
-def _unreadable(connection_id: str, error: Exception) -> SettingsError:
-    """Airflow's own words may repeat what stands where it wants a port: half a password with a / in it."""
+def _unreadable_connection_error(connection_id: str, error: Exception) -> SettingsError:
+    # Airflow's own message is left out: if a password contains a /, the message may quote a part of it as the port.
     return SettingsError(
-        f"Airflow's connection {connection_id!r} cannot be read ({type(error).__name__}): wanted a URI, in whose user "
-        "and password each of the characters / ? # @ : [ ] % is written as % and two digits, or JSON, with `extra` an "
-        "object"
+        f"Airflow's connection {connection_id!r} cannot be parsed ({type(error).__name__}). Expected a URI with / "
+        f"? # @ : [ ] % "
+        "percent-encoded in user and password, or JSON whose `extra` is an object"
     )
 
 
@@ -106,20 +110,37 @@ def _uri_of(connection: Any) -> str:
 
 
 def job_environment(pipeline: Pipeline) -> dict[str, str]:
-    """What the Spark job may see: the paths it needs, its own connections and the secrets that it names, nothing
-    else of Airflow's.
+    """The environment of the Spark job: the pipeline's connections, the secrets that its YAML names, the variables that
+    all jobs get, and those that `environment` of the site's file names.
 
-    Airflow's environment holds all connections and the secret that signs its tokens.
+    Nothing else of Airflow's environment is passed: that has all connections, and the secret that signs Airflow's
+    tokens. Raises SettingsError for a missing connection and for an invalid site's file.
     """
+    site = load_site()
     secrets = [where for _, where in pipeline.columns.secrets]
     secrets += [where for transform in pipeline.transforms for where in transform.secrets.values()]
     secrets += pipeline.commit_log.secrets
-    names = {*_PASSED_ON, *(where.environment for where in secrets)}
-    passed = {
-        name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)
+    names = {*_JOB_VARIABLES, *(where.environment for where in secrets)}
+    scrape_token = site.scrape_token
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if (name in names or name.startswith(_JOB_VARIABLE_PREFIXES) or site.passes_variable(name))
+        and (scrape_token is None or name != scrape_token.environment)
     }
     named = (where.connection for where in secrets if where.connection is not None)
     registry = compile_routes(pipeline).registry
     own = (pipeline.source.connection, pipeline.kafka.connection, *([registry] if registry is not None else []))
-    wanted = dict.fromkeys((*own, *named))
-    return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}
+    connection_ids = dict.fromkeys((*own, *named))
+    return inherited | {variable_of(connection_id): _passed_uri(connection_id) for connection_id in connection_ids}
+
+
+def _passed_uri(connection_id: str) -> str:
+    uri = airflow_lookup(connection_id)
+    if len(variable_of(connection_id)) + len(uri) + 2 > _VARIABLE_BYTES:
+        raise SettingsError(
+            f"connection {connection_id!r} has {len(uri):,} bytes, and Linux passes at most {_VARIABLE_BYTES:,} to a "
+            "job in one variable. A PEM text with all authorities of a provider is that long: give the one of the "
+            "server's region, or the path of a file"
+        )
+    return uri

@@ -1,22 +1,22 @@
-"""All DAGs of the pipelines folder, for an Airflow project that has changefeed as a package.
+"""All DAGs of the pipelines folder and the freshness DAG, for an Airflow project that has changefeed as a package.
 
-One line in a file of the project's dags folder brings them in:
+Import them with one line in a file of the project's dags folder:
 
     from changefeed.airflow.dags import *  # airflow: changefeed's DAGs
 
-A pipeline's file that is wrong defines no DAG and does not stop the others; the page and `changefeed check` name it.
+An invalid pipeline file defines no DAG and does not affect the others; the page and `changefeed check` show its error.
 """
 
 import logging
 
-from changefeed.airflow.pipeline_dags import pipeline_dags
-from changefeed.settings.file import load_pipelines
+from changefeed.airflow.freshness_dag import freshness_dag
+from changefeed.airflow.pipeline_dags import pipeline_dags, pipelines_to_parse
 
-_pipelines, _errors = load_pipelines()
+_pipelines, _errors = pipelines_to_parse()
 for _error in _errors.values():
     logging.getLogger(__name__).error("%s", _error)
 
-DAGS = [dag for pipeline in _pipelines.values() for dag in pipeline_dags(pipeline)]
+DAGS = [freshness_dag(), *(dag for pipeline in _pipelines.values() for dag in pipeline_dags(pipeline))]
 
 globals().update({dag.dag_id: dag for dag in DAGS})
 __all__ = [dag.dag_id for dag in DAGS]

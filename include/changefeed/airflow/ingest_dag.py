@@ -10,7 +10,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from changefeed.airflow.alerts import deadline_missed, on_failure
+from changefeed.airflow.alerts import deadline_missed, failure_callback
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.markdown import code
@@ -18,11 +18,11 @@ from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
 from changefeed.settings.pipeline import Pipeline
 
-AT_WORK = ("queued", "running", "restarting")
-"""States of tasks that go on while their DAG is paused: Airflow begins no other ones then."""
+ACTIVE_STATES = ("queued", "running", "restarting")
+"""States of tasks that continue while their DAG is paused. Airflow starts no other tasks of a paused DAG."""
 
-START = pendulum.datetime(2026, 1, 1, tz="UTC")
-"""Of schedules: Airflow wants one, and catches up from nowhere."""
+SCHEDULE_START = pendulum.datetime(2026, 1, 1, tz="UTC")
+"""Start date of all schedules. Airflow requires one; it has no effect, because the DAGs do not catch up."""
 
 
 def ingest_dag_id(pipeline: str) -> str:
@@ -31,36 +31,36 @@ def ingest_dag_id(pipeline: str) -> str:
 
 
 def dag_tags(pipeline: Pipeline, kind: str) -> set[str]:
-    """What the list of DAGs is narrowed by: the pipeline, what the DAG does (ingest, seek, backfill), and the tags of
-    the pipeline's file."""
+    """Tags by which users filter the list of DAGs: the pipeline's name, ``kind`` (ingest, seek, …), and the tags in its
+    YAML."""
     return {"changefeed", f"pipeline:{pipeline.name}", kind, *pipeline.tags}
 
 
 def display_name(pipeline: Pipeline, kind: str) -> str:
-    """What Airflow's pages call a DAG: those of a pipeline stand together in the list."""
+    """The DAG's name on Airflow's pages. A pipeline's DAGs are next to each other in the list."""
     return f"changefeed {pipeline.name}: {kind}"
 
 
 def task_settings(pipeline: Pipeline) -> dict[str, Any]:
-    """What the tasks of DAGs that run on the pipeline's schedule have in common: its retries and alerts."""
+    """Default arguments of tasks in scheduled DAGs: the pipeline's owner, retries and alerts."""
     settings: dict[str, Any] = {
         "owner": pipeline.owner,
         "retries": pipeline.retries,
         "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
     }
     if pipeline.alerts.notify:
-        settings["on_failure_callback"] = on_failure(pipeline.name)
+        settings["on_failure_callback"] = failure_callback(pipeline.name)
     return settings
 
 
 def ingest_dag(pipeline: Pipeline) -> DAG:
-    """The DAG of one pipeline. Nothing is read here but the settings: no network, no database."""
+    """The ingest DAG of one pipeline, built from its settings alone, without network or database."""
     dag = DAG(
         dag_id=ingest_dag_id(pipeline.name),
         dag_display_name=display_name(pipeline, "ingest"),
         description=f"Publish row changes of {pipeline.source.connection} to {pipeline.kafka.connection}",
         schedule=pipeline.schedule,
-        start_date=START,
+        start_date=SCHEDULE_START,
         catchup=False,
         max_active_runs=1,
         default_args=task_settings(pipeline),
@@ -79,9 +79,9 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
             pool=pipeline.pool,
         )
         committing = task(task_id="commit", outlets=[pipeline_alias(pipeline.name)])(commit_window)
-        commit = committing(pipeline.name, cast(Any, plan))  # plan's result, at run time
+        commit = committing(pipeline.name, cast(Any, plan))  # the XCom of plan, at run time
         plan >> ingest >> commit
-    dag.params.update(ingest_params())  # at the end: each task that is made after it copies it
+    dag.params.update(ingest_params())  # last: tasks that are created later copy the params
     return dag
 
 
@@ -101,10 +101,10 @@ def _documentation(pipeline: Pipeline) -> str:
     return f"""
 Publishes the row changes of {code(pipeline.source.connection)} to {code(pipeline.kafka.connection)}.
 
-- Tables: {included}; left out: {excluded}
+- Tables: {included}; excluded: {excluded}
 - Topics: {code(pipeline.topics.template)}, {pipeline.topics.partitions} partitions
 - Checkpoint: in a {pipeline.checkpoint.store}
 
-Exactly once into Kafka for read_committed consumers; order kept per key within a topic-partition; no order across
-topics, but every record carries its binlog coordinates.
+Consumers with read_committed get each change exactly once. Changes of one key are in order within a topic-partition.
+There is no order across topics; each record has its binlog coordinates.
 """

@@ -1,4 +1,4 @@
-"""DAGs of a pipeline that people start by hand."""
+"""Creates the DAGs that people start by hand, without their tasks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def manual_dag(
     doc: str | None,
     *,
     retries: int,
-    runs_at_once: int = 1,
+    max_active_runs: int = 1,
 ) -> DAG:
-    """A DAG without a schedule and still without tasks; ``kind`` is what it does, as its tag and name say."""
+    """A DAG without schedule and tasks; ``kind`` (seek, backfill, …) becomes its tag and part of its display name."""
     settings: dict[str, Any] = {"owner": pipeline.owner, "retries": retries}
     if retries:
         settings["retry_delay"] = _RETRY_DELAY
@@ -33,7 +33,7 @@ def manual_dag(
         description=description,
         schedule=None,
         catchup=False,
-        max_active_runs=runs_at_once,
+        max_active_runs=max_active_runs,
         default_args=settings,
         tags=dag_tags(pipeline, kind),
         doc_md=doc,

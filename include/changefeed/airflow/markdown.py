@@ -1,4 +1,4 @@
-"""Text of a pipeline's settings in Markdown, which Airflow shows of a DAG to whoever may see it."""
+"""Escapes a pipeline's settings for the Markdown documentation of its DAGs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 
 
 def code(text: str) -> str:
-    """``text`` as it is, in one line, as code: nothing in it is Markdown, so no image is loaded and no link shown."""
+    """``text`` as a Markdown code span on one line.
+
+    Nothing in it is rendered, so it can load no image and show no link.
+    """
     line = " ".join(text.split())
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)

@@ -1,4 +1,4 @@
-"""The forms of our DAGs: a param for each field of a request, and refusing those that are not on the form."""
+"""Creates the params of the DAGs, one for each field of a request model. Refuses unknown keys of a run's conf."""
 
 from __future__ import annotations
 
@@ -9,84 +9,86 @@ from airflow.sdk import Param, get_current_context
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.settings.requests.backfill import RANGES, BackfillForm
-from changefeed.settings.requests.request import Request, form_of
+from changefeed.settings.requests.request import Request, build_form_schemas
 from changefeed.settings.requests.run import RunBounds
 from changefeed.settings.requests.seek import SeekRequest
 from changefeed.settings.requests.snapshot import SnapshotForm
 from changefeed.settings.requests.verify import VerifyRequest
 
-RANGE, DESTINATION = "Range: one of the four forms", "What, and where to"
+RANGE, DESTINATION = "Range (fill in one of the four forms)", "Tables and destination"
 
 _WITHOUT_SECRET = r"^(?![\s\S]*::)(/[^\r\n]*|[A-Za-z][A-Za-z0-9+.-]*://[^@?#%\r\n]*)$"
-"""A path or a URL without a user, a query or a chain: what is refused here is not stored with the run. Which of those
-may be read, `site_archive` says."""
+"""Matches a path or URL without user, query or fsspec chain, so that Airflow stores no secret with the run.
+`site_archive` decides whether the run may read it."""
 
 
 def params_of(model: type[Request], **own: Mapping[str, Any]) -> dict[str, Param]:
-    """A param for each field of ``model``; ``own`` is what only the form has of a field. One whose value is needed is
-    empty at first."""
+    """A param for each field of ``model``. ``own`` adds keys to the JSON schemas of fields, by field name.
+
+    The default of a required field is "".
+    """
     params = {}
-    for name, field in form_of(model).items():
+    for name, field in build_form_schemas(model).items():
         schema = {"default": "", **field, **own.get(name, {})}
         params[name] = Param(schema.pop("default"), **schema)
     return params
 
 
 def ingest_params() -> dict[str, Param]:
-    """The form of a run of the ingest DAG: what bounds it."""
+    """Params of the ingest DAG: the bounds of a run."""
     return params_of(RunBounds)
 
 
 def backfill_params() -> dict[str, Param]:
-    """The form of a backfill: its range, tables and topics."""
+    """Params of a backfill: its range, tables and topics."""
     of_range = {name: {"section": RANGE} for names in RANGES for name in names}
     return params_of(
         BackfillForm,
         **of_range,
         tables={"section": DESTINATION},
-        suffix={"section": DESTINATION, "type": ["null", "string"]},  # a field that is emptied is null
+        suffix={"section": DESTINATION, "type": ["null", "string"]},  # the form sends null for an empty field
         archive={"section": DESTINATION, "pattern": _WITHOUT_SECRET},
     )
 
 
 def snapshot_params() -> dict[str, Param]:
-    """The form of a snapshot: which tables and rows, and how fast."""
+    """Params of a snapshot: its tables, rows and speed."""
     return params_of(SnapshotForm)
 
 
 def seek_params() -> dict[str, Param]:
-    """The form of a seek: its target and reason, and whether it shall be done."""
-    shall_be_done = Param(
+    """Params of a seek: its target and reason, and whether to move the checkpoint."""
+    apply_param = Param(
         False,
         type="boolean",
         title="Move the checkpoint",
-        description="Off: only show in the log of plan_seek what would be skipped or repeated.",
+        description="If off (the default), the run only logs in plan_seek what a seek would skip or repeat.",
     )
-    return {**params_of(SeekRequest, why={"minLength": 1}), "apply": shall_be_done}
+    return {**params_of(SeekRequest, why={"minLength": 1}), "apply": apply_param}
 
 
 def verify_params(followers: Sequence[str]) -> dict[str, Param]:
-    """The form of a comparison: which tables, how much of them, and whose, where the pipeline has ``followers``."""
-    whose = {"": "the source", **{name: f"follower {name}" for name in followers}}
+    """Params of a comparison: its tables, sample and, if the pipeline has ``followers``, the server to compare."""
+    servers = {"": "the source", **{name: f"follower {name}" for name in followers}}
     params = params_of(
-        VerifyRequest, follower={"default": "", "type": "string", "enum": list(whose), "values_display": whose}
+        VerifyRequest, follower={"default": "", "type": "string", "enum": list(servers), "values_display": servers}
     )
     if not followers:
         del params["follower"]
     return params
 
 
-def given_params(known: Mapping[str, Any]) -> dict[str, Any]:
-    """The run's parameters; raises SettingsError for a key of its conf that is not on the form.
+def read_params(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The run's params; raises SettingsError if the run's conf has a key that is not in ``known``.
 
-    Airflow checks the values that are on the form and lets every other key pass.
+    Airflow validates the values of known params and ignores unknown keys.
     """
     context = get_current_context()
     conf = context["dag_run"].conf or {}
     for key in conf:
         if key not in known:
             raise SettingsError(
-                f"the run was given {key!r}, which is not a parameter{did_you_mean(key, known)}; valid: "
+                f"the run's conf has the unknown key {key!r}{did_you_mean(key, known)}. Expected keys: "
                 f"{', '.join(known)}"
             )
     params = context["params"]

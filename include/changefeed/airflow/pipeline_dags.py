@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG
+from contextlib import suppress
+from pathlib import Path
+
+from airflow.sdk import DAG, get_parsing_context
 
 from changefeed.airflow.backfill_dag import backfill_dag
 from changefeed.airflow.ingest_dag import ingest_dag
@@ -10,14 +13,20 @@ from changefeed.airflow.replicate_dag import replicate_dag
 from changefeed.airflow.seek_dag import seek_dag
 from changefeed.airflow.snapshot_dag import snapshot_dag
 from changefeed.airflow.verify_dag import verify_dag
+from changefeed.errors import SettingsError
+from changefeed.settings.file import load_pipeline, load_pipelines
 from changefeed.settings.pipeline import Pipeline
 
-__all__ = ["pipeline_dags"]
+__all__ = ["pipeline_dags", "pipelines_to_parse"]
+
+KINDS = ("ingest", "seek", "backfill", "snapshot", "verify", "replicate")
 
 
 def pipeline_dags(pipeline: Pipeline) -> list[DAG]:
-    """Ingest, seek, backfill, snapshot, verify and, where it has followers, replicate, for this pipeline only: rights
-    on them are those on the pipeline."""
+    """The DAGs ingest, seek, backfill, snapshot and verify of this pipeline, and replicate if it has followers.
+
+    Airflow's permissions on these DAGs are the permissions on the pipeline.
+    """
     dags = [
         ingest_dag(pipeline),
         seek_dag(pipeline),
@@ -26,3 +35,16 @@ def pipeline_dags(pipeline: Pipeline) -> list[DAG]:
         verify_dag(pipeline),
     ]
     return [*dags, replicate_dag(pipeline)] if pipeline.followers else dags
+
+
+def pipelines_to_parse() -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:
+    """The pipelines whose DAGs Airflow needs, and the error of each invalid file, as `load_pipelines` returns them.
+
+    Each task parses the file of its DAG again. For a task of a pipeline's DAG that pipeline is enough: its cost does
+    not depend on the number of pipelines.
+    """
+    prefix, _, name = (get_parsing_context().dag_id or "").partition("__")
+    if prefix in {f"changefeed_{kind}" for kind in KINDS}:
+        with suppress(SettingsError):
+            return {name: load_pipeline(name)}, {}
+    return load_pipelines()

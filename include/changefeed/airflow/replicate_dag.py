@@ -1,4 +1,4 @@
-"""A pipeline's replicate DAG: a task for each follower, which brings it to the low watermark."""
+"""A pipeline's replicate DAG: one task for each follower applies the changes up to the low watermark."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from airflow.sdk import DAG, Context
 
 from changefeed.airflow.connections import airflow_lookup
-from changefeed.airflow.ingest_dag import START, dag_tags, display_name, task_settings
+from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name, task_settings
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.model.connection import variable_of
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import FollowerSettings, follower_of
+from changefeed.settings.pipeline_settings import FollowerSettings, find_follower
 from changefeed.spark.conf import SMALL_JOB_CONF
 
 
@@ -22,13 +22,13 @@ def replicate_dag_id(pipeline: str) -> str:
 
 
 def replicate_dag(pipeline: Pipeline) -> DAG:
-    """The DAG of a pipeline that has followers: as often as the pipeline runs, each follower by itself."""
+    """The replicate DAG of one pipeline: on the pipeline's schedule, with independent tasks for its followers."""
     dag = DAG(
         dag_id=replicate_dag_id(pipeline.name),
         dag_display_name=display_name(pipeline, "replicate"),
         description=f"Apply the changes of pipeline {pipeline.name} to its followers",
         schedule=pipeline.schedule,
-        start_date=START,
+        start_date=SCHEDULE_START,
         catchup=False,
         max_active_runs=1,
         default_args=task_settings(pipeline),
@@ -50,18 +50,18 @@ def replicate_dag(pipeline: Pipeline) -> DAG:
 
 
 class ReplicateOperator(JobOperator):
-    """Runs jobs/replicate.py for one of the pipeline's followers, whose connection the job gets besides its own."""
+    """Runs jobs/replicate.py for one of the pipeline's followers; the job also gets the follower's connection."""
 
     def __init__(self, *, pipeline: str, follower: str, **settings: Any) -> None:
         super().__init__(pipeline=pipeline, job="replicate.py", arguments=[pipeline], **settings)
         self.follower = follower
         self._conf = SMALL_JOB_CONF
 
-    def _planned(self, context: Context) -> Any:  # noqa: ARG002 - nothing was planned: the follower knows where it is
+    def _read_plan(self, context: Context) -> Any:  # noqa: ARG002 - the follower stores its position
         return self._settings(load_pipeline(self.pipeline_name)).model_dump()
 
     def _settings(self, pipeline: Pipeline) -> FollowerSettings:
-        return follower_of(pipeline.followers, self.follower)
+        return find_follower(pipeline.followers, self.follower)
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
         uri = airflow_lookup(self._settings(pipeline).connection)

@@ -1,4 +1,4 @@
-"""What tasks report: metrics by Airflow's own means, and the table that a log ends with."""
+"""Airflow metrics of tasks, and the tables at the end of their logs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from airflow.sdk.observability import stats
 from changefeed.model.manifest import Manifest
 
 
-def measured_position(pipeline: str, lag_bytes: int, lag_seconds: float | None, headroom: float | None) -> None:
-    """Gauges of where a pipeline stands."""
+def report_position(pipeline: str, lag_bytes: int, lag_seconds: float | None, headroom: float | None) -> None:
+    """Set the gauges of a pipeline's lag and retention headroom; ``headroom`` is in seconds. None is not reported."""
     tags = {"pipeline": pipeline}
     stats.gauge("changefeed.lag_bytes", lag_bytes, tags=tags)
     if lag_seconds is not None:
@@ -19,8 +19,8 @@ def measured_position(pipeline: str, lag_bytes: int, lag_seconds: float | None, 
         stats.gauge("changefeed.retention_headroom_seconds", headroom, tags=tags)
 
 
-def measured_windows(pipeline: str, manifests: Sequence[Manifest]) -> None:
-    """Counters of what was committed, by table, and seconds by phase."""
+def report_windows(pipeline: str, manifests: Sequence[Manifest]) -> None:
+    """Count committed windows, bytes and rows by table, and set the gauges of seconds by phase."""
     tags = {"pipeline": pipeline}
     for manifest in manifests:
         stats.incr("changefeed.windows", 1, tags=tags)
@@ -35,21 +35,21 @@ def measured_windows(pipeline: str, manifests: Sequence[Manifest]) -> None:
             stats.gauge("changefeed.window_seconds", seconds, tags={**tags, "phase": phase})
 
 
-def measured_verification(pipeline: str, follower: str, outcome: str, compared: int, differing: int) -> None:
-    """Gauges of the last comparison with the source, or with ``follower``."""
+def report_verification(pipeline: str, follower: str, outcome: str, compared: int, differing: int) -> None:
+    """Set the gauges of the last comparison with ``follower``, or with the source if it is empty."""
     tags = {"pipeline": pipeline, "server": follower or "source"}
     stats.incr("changefeed.verifications", 1, tags={**tags, "outcome": outcome})
     stats.gauge("changefeed.verified_rows", compared, tags=tags)
     stats.gauge("changefeed.differing_rows", differing, tags=tags)
 
 
-def measured_retry(pipeline: str, task: str) -> None:
-    """Count another try of a task."""
+def report_retry(pipeline: str, task: str) -> None:
+    """Count a retry of a task."""
     stats.incr("changefeed.retries", 1, tags={"pipeline": pipeline, "task": task})
 
 
 def window_lines(manifests: Sequence[Manifest]) -> list[str]:
-    """Rows by table and op of committed windows, then a line a window with its bytes and seconds by phase."""
+    """Lines of a table of rows by table and op, then one line for each window with its bytes and seconds by phase."""
     rows: dict[str, dict[str, int]] = {}
     for manifest in manifests:
         for table, counts in manifest.rows.items():
@@ -72,19 +72,19 @@ def window_lines(manifests: Sequence[Manifest]) -> list[str]:
 
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Columns of equal width; numbers to the right, with commas. A row is one line, whatever stands in its names."""
+    """Lines of a text table: numbers right-aligned, with commas. Control characters in names are escaped."""
     cells = [
         list(head),
         *([f"{cell:,}" if isinstance(cell, int) else _on_one_line(cell) for cell in row] for row in rows),
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
 
-    def aligned(line: list[str]) -> str:
+    def align(line: list[str]) -> str:
         first, *rest = line
         numbers = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         return "  ".join([first.ljust(widths[0]), *numbers]).rstrip()
 
-    return [aligned(line) for line in cells]
+    return [align(line) for line in cells]
 
 
 def _on_one_line(cell: object) -> str:

@@ -1,5 +1,5 @@
-"""A pipeline's seek DAG: plan_seek shows what a seek skips or repeats; when asked to, finish ends what earlier runs
-left unfinished, and apply_seek moves the checkpoint."""
+"""A pipeline's seek DAG: plan_seek logs what a seek skips or repeats. With the param `apply`, finish publishes the
+windows that earlier runs left unfinished, and apply_seek moves the checkpoint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.connections import task_connections
-from changefeed.airflow.handed_over import own_run
-from changefeed.airflow.ingest_dag import AT_WORK, ingest_dag_id
+from changefeed.airflow.ingest_dag import ACTIVE_STATES, ingest_dag_id
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
-from changefeed.airflow.params import given_params, seek_params
-from changefeed.airflow.tasks import checkpoint_store_of, commit_and_tell, failing_at_once
+from changefeed.airflow.params import read_params, seek_params
+from changefeed.airflow.tasks import checkpoint_store_of, commit_and_report, fail_fast
+from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.errors import CheckpointError
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.settings.file import load_pipeline
@@ -32,7 +32,7 @@ def seek_dag_id(pipeline: str) -> str:
 
 
 def seek_dag(pipeline: Pipeline) -> DAG:
-    """The DAG that moves the checkpoint of one pipeline, by hand: Airflow's rights on it are the rights to do so."""
+    """The DAG that moves one pipeline's checkpoint. Users who may trigger it in Airflow may seek."""
     dag = manual_dag(
         pipeline,
         seek_dag_id(pipeline.name),
@@ -46,68 +46,71 @@ def seek_dag(pipeline: Pipeline) -> DAG:
         finish = FinishOperator(task_id="finish", pipeline=pipeline.name, job="ingest.py", arguments=[pipeline.name])
         applying = task(task_id="apply_seek", outlets=[pipeline_alias(pipeline.name)])(apply_seek)
         planned >> finish >> applying(pipeline.name, cast(Any, planned))
-    dag.params.update(seek_params())  # at the end: each task that is made after it copies it
+    dag.params.update(seek_params())  # last: tasks that are created later copy the params
     return dag
 
 
 class FinishOperator(JobOperator):
-    """Publishes the windows that were begun and not sealed, where the seek shall finish them first."""
+    """Publishes the windows that earlier runs began and did not seal, if the param `finish` is on."""
 
     def execute(self, context: Context) -> Any:
         planned = context["ti"].xcom_pull(task_ids="plan_seek")
         if planned["finish"] and not all(window["sealed"] for window in planned["unfinished"]):
             return super().execute(context)
-        _log.info("nothing is to be published first")
+        _log.info("no unfinished window has to be published before the seek")
         return None
 
-    def _planned(self, context: Context) -> Any:
+    def _read_plan(self, context: Context) -> Any:
         finish = context["ti"].xcom_pull(task_ids="plan_seek")["finish"]
-        failing_at_once(lambda: own_run(self.pipeline_name, finish))
+        fail_fast(lambda: read_planned_run(self.pipeline_name, finish))
         return finish
 
 
 def show_seek(name: str) -> dict[str, Any] | None:
-    """Look up the target and log what a seek to it means; None, which skips the rest, when it shall not be done."""
+    """Resolve the target and log what a seek to it skips or repeats.
+
+    Returns None, which skips the other tasks, unless the param `apply` is on.
+    """
     from changefeed.operations.seek import plan_seek, unfinished_run
 
-    def planned() -> dict[str, Any] | None:
-        given = given_params(seek_params())
-        apply = given.pop("apply")
-        request = SeekRequest.of(given)
+    def plan() -> dict[str, Any] | None:
+        params = read_params(seek_params())
+        apply = params.pop("apply")
+        request = SeekRequest.of(params)
         pipeline = load_pipeline(name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         seek_plan = plan_seek(connections, request.to, store, expected=request.expected)
         values = seek_plan.to_json()
         _log.info("seek %s from %s to %s: %s", pipeline.name, values["from"], values["to"], seek_plan.effect)
         if not apply:
-            _log.info("nothing was changed: trigger it again with 'Move the checkpoint' on")
+            _log.info("the checkpoint was not moved: to move it, trigger the DAG again with 'Move the checkpoint' on")
             return None
         run = unfinished_run(connections, store) if request.finish and seek_plan.unfinished else None
         values |= {"finish": run.to_json() if run else None}
         return {"why": request.why, "before": seek_plan.before.to_text() if seek_plan.before else None, **values}
 
-    return failing_at_once(planned)
+    return fail_fast(plan)
 
 
 def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
-    """Move the checkpoint, unless a run of the pipeline is under way or it moved since it was looked at."""
+    """Move the checkpoint. Fails if a run of the pipeline is under way, or if the checkpoint moved since plan_seek."""
     from changefeed.operations.seek import plan_seek, seek
 
     context = get_current_context()
 
-    def applied() -> dict[str, Any]:
+    def apply() -> dict[str, Any]:
         pipeline = load_pipeline(name)
         _check_idle(context["ti"], ingest_dag_id(pipeline.name))
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         before = Checkpoint.from_text(planned["before"]) if planned["before"] else None
         if planned["finish"]:
-            commit_and_tell(pipeline, connections, own_run(name, planned["finish"]), store)
+            commit_and_report(pipeline, connections, read_planned_run(name, planned["finish"]), store)
             before = store.load(pipeline.name)
         seek_plan = plan_seek(connections, str(planned["to"]), store)
         if seek_plan.before != before:
             raise CheckpointError(
-                f"the checkpoint of pipeline {pipeline.name!r} moved since it was looked at: it was at "
-                f"{before.coordinates if before else None} and is at "
+                f"the checkpoint of pipeline {pipeline.name!r} moved after plan_seek: expected "
+                f"{before.coordinates if before else None}, found "
                 f"{seek_plan.before.coordinates if seek_plan.before else None}. Nothing was changed; seek again."
             )
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
@@ -117,15 +120,19 @@ def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
         _log.info("%s; the checkpoint is at %s now%s", seek_plan.effect, record.to, undo)
         return record.to_json()
 
-    return failing_at_once(applied)
+    return fail_fast(apply)
 
 
 def _check_idle(instance: Any, dag_id: str) -> None:
-    """Raises CheckpointError while the pipeline runs; a run that a pause holds between two tasks is none."""
-    at_work = instance.get_ti_count(dag_id=dag_id, states=list(AT_WORK))
+    """Raise CheckpointError while a run of the pipeline is under way.
+
+    A run of a paused DAG that waits between its tasks is allowed.
+    """
+    at_work = instance.get_ti_count(dag_id=dag_id, states=list(ACTIVE_STATES))
     running = instance.get_dr_count(dag_id=dag_id, states=["running"])
     if at_work or (running and not instance.get_dag(dag_id).is_paused):
         raise CheckpointError(
-            f"DAG {dag_id} has a run under way, which would fail: wait until it ends, or pause the DAG and wait until "
-            "its task ends; then seek again. The checkpoint was not moved."
+            f"DAG {dag_id} has a run under way, which a seek would make fail. The checkpoint was not moved. Wait "
+            f"until the "
+            "run ends, or pause the DAG and wait until its task ends; then seek again."
         )

@@ -1,4 +1,4 @@
-"""What the Python tasks of a pipeline's DAG do: one call each."""
+"""The functions that the Python tasks of a pipeline's DAGs call."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from changefeed.airflow.alerts import limits_passed, notify
+from changefeed.airflow.alerts import exceeded_limits, notify
 from changefeed.airflow.assets import emit_events
-from changefeed.airflow.connections import airflow_lookup, task_connections
-from changefeed.airflow.handed_over import own_run
-from changefeed.airflow.params import given_params, ingest_params
-from changefeed.airflow.reporting import measured_position, measured_windows, window_lines
+from changefeed.airflow.connections import task_connections
+from changefeed.airflow.params import ingest_params, read_params
+from changefeed.airflow.reporting import report_position, report_windows, window_lines
+from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.errors import TerminalError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.manifest import Manifest
@@ -22,19 +22,20 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.run import RunBounds
 from changefeed.state.variable_store import VariableCheckpointStore
 
-if TYPE_CHECKING:  # at run time they would bring the clients of Kafka and MySQL into each process that reads DAGs
+if TYPE_CHECKING:  # at run time they would load the clients of Kafka and MySQL in each process that parses DAGs
     from changefeed.pipeline.connections import PipelineConnections
     from changefeed.pipeline.planned_run import PlannedRun
 
 _log = logging.getLogger(__name__)
-logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python tells each connection at INFO
+logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python logs each connection at INFO
 _Result = TypeVar("_Result")
 
 
 def plan_window(name: str) -> dict[str, Any] | None:
-    """Freeze the pipeline's next windows; None when nothing is new, which skips the rest of the run.
+    """Freeze the next windows of pipeline ``name``, and alert if a limit is exceeded.
 
-    It is one window, or several of a long backlog. The run's parameters bound them.
+    Returns None, which skips the other tasks, if nothing is new. A large backlog becomes several windows, within the
+    bounds of the run's params.
     """
     from changefeed.ingest.cut import cut
     from changefeed.operations.lag import retention_or_none
@@ -42,20 +43,24 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
     pipeline = load_pipeline(name)
     connections = task_connections(pipeline)
-    bounds = failing_at_once(lambda: RunBounds.of(given_params(ingest_params())))
-    planned = failing_at_once(lambda: plan(connections, checkpoint_store_of(pipeline)))
-    whole = planned.window
-    aged = retention_or_none(connections, whole.start)
-    measured_position(name, planned.lag_bytes, aged.lag_seconds, aged.headroom_seconds)
-    passed = limits_passed(
-        pipeline, lag_bytes=planned.lag_bytes, lag_seconds=aged.lag_seconds, headroom_seconds=aged.headroom_seconds
+    bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
+    planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
+    backlog = planned.window
+    retention = retention_or_none(connections, backlog.start)
+    report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)
+    exceeded = exceeded_limits(
+        name,
+        pipeline.alerts,
+        lag_bytes=planned.lag_bytes,
+        lag_seconds=retention.lag_seconds,
+        headroom_seconds=retention.headroom_seconds,
     )
-    for kind, text in passed:
+    for kind, text in exceeded:
         notify(pipeline, kind, text)
     if planned.is_empty:
-        _log.info("nothing new: the checkpoint and the head are both at %s", whole.head)
+        _log.info("nothing new: checkpoint and head are both at %s", backlog.head)
         return None
-    run = failing_at_once(lambda: cut(connections, planned, bounds))
+    run = fail_fast(lambda: cut(connections, planned, bounds))
     for window in run.windows:
         _log.info("window %d: %s to %s", window.number, window.start, window.head)
     _log.info("%d windows, %d bytes behind the head", len(run.windows), run.lag_bytes)
@@ -63,12 +68,12 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
-    """Move the checkpoint to the head of the last sealed window; returns rows by table and op."""
-    skip_if_sought(name, planned)
+    """Move the checkpoint to the head of the last sealed window; returns the checkpoint, and rows by table and op."""
+    skip_after_seek(name, planned)
     pipeline = load_pipeline(name)
-    run = own_run(name, planned)
+    run = read_planned_run(name, planned)
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
-    manifests = failing_at_once(lambda: commit_and_tell(pipeline, connections, run, store))
+    manifests = fail_fast(lambda: commit_and_report(pipeline, connections, run, store))
     for line in window_lines(manifests):
         _log.info("%s", line)
     rows: dict[str, dict[str, int]] = {}
@@ -79,48 +84,56 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
                 sums[op] = sums.get(op, 0) + count
     left = len(run.windows) - len(manifests)
     if left:
-        _log.info("%d windows were not begun in this run: the next one takes them", left)
+        _log.info("%d windows were not started: the next run publishes them", left)
     return {"checkpoint": str(manifests[-1].window.head), "rows": rows}
 
 
-def skip_if_sought(name: str, planned: dict[str, Any]) -> None:
-    """Skip the task, and name the seek, where one moved the pipeline away from where the run begins."""
+def skip_after_seek(name: str, planned: dict[str, Any]) -> None:
+    """If a seek has discarded the windows of this run, log the seek and skip the task."""
     from changefeed.pipeline.windows import seek_over
 
-    run = failing_at_once(lambda: own_run(name, planned))
+    run = fail_fast(lambda: read_planned_run(name, planned))
     if seek := seek_over(task_connections(load_pipeline(name)), run):
         frozen = f"{run.windows[0].start} to {run.windows[-1].head}"
         what = (
-            f"what this run froze, {frozen}, was given up when {seek.who} sought the pipeline to {seek.to}: {seek.why}"
+            f"the windows of this run, {frozen}, were discarded when {seek.who} moved the pipeline to "
+            f"{seek.to}: {seek.why}"
         )
-        _log.warning(what)  # Airflow does not say why a task is skipped
+        _log.warning(what)  # Airflow does not log why a task is skipped
         raise AirflowSkipException(what)
 
 
-def commit_and_tell(
+def commit_and_report(
     pipeline: Pipeline, connections: PipelineConnections, run: PlannedRun, store: CheckpointStore
 ) -> list[Manifest]:
-    """Commit the sealed windows of ``run``, and tell Airflow of them. Raises as `commit_windows` does."""
+    """Commit the sealed windows of ``run``, and report them: asset events, metrics, an alert for dead letters.
+
+    Returns their manifests. Raises as `commit_windows` does.
+    """
     from changefeed.ingest.commit import commit_windows
 
     manifests = commit_windows(connections, run, store)
     emit_events(pipeline, manifests)
-    measured_windows(pipeline.name, manifests)
+    report_windows(pipeline.name, manifests)
     letters = sum(receipt.dead_letters for manifest in manifests for receipt in manifest.topics)
     if letters:
-        notify(pipeline, "dead letters", f"pipeline {pipeline.name!r}: {letters} records went to the dead letters")
+        notify(
+            pipeline,
+            "dead letters",
+            f"pipeline {pipeline.name!r}: {letters} records were sent to the dead letter topic",
+        )
     return manifests
 
 
 def checkpoint_store_of(pipeline: Pipeline) -> CheckpointStore:
-    """The pipeline's store, with Variables as a task reaches them."""
-    from changefeed.state.stores import checkpoint_store
+    """The pipeline's checkpoint store, for a task."""
+    from changefeed.pipeline.checkpoint_store import checkpoint_store
 
-    return checkpoint_store(pipeline, airflow_lookup, VariableCheckpointStore())
+    return checkpoint_store(task_connections(pipeline), VariableCheckpointStore)
 
 
-def failing_at_once(call: Callable[[], _Result]) -> _Result:
-    """A terminal error fails the task without retries; its message is the log's last line."""
+def fail_fast(call: Callable[[], _Result]) -> _Result:
+    """Return ``call()``. A TerminalError fails the task without retries; its message is the last line of the log."""
     try:
         return call()
     except TerminalError as error:

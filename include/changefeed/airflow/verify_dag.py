@@ -1,4 +1,4 @@
-"""A pipeline's verify DAG: plan >> compare >> result, by hand or after other runs. Nothing is published."""
+"""A pipeline's verify DAG: plan >> compare >> result, started by hand or by another DAG. It publishes nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from changefeed.airflow.connections import airflow_lookup, task_connections
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
-from changefeed.airflow.params import given_params, verify_params
-from changefeed.airflow.reporting import measured_verification
-from changefeed.airflow.tasks import failing_at_once
+from changefeed.airflow.params import read_params, verify_params
+from changefeed.airflow.reporting import report_verification
+from changefeed.airflow.tasks import fail_fast
 from changefeed.model.connection import variable_of
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import follower_of
+from changefeed.settings.pipeline_settings import find_follower
 from changefeed.settings.requests.verify import VerifyRequest
 
 _log = logging.getLogger(__name__)
@@ -30,8 +30,10 @@ def verify_dag_id(pipeline: str) -> str:
 
 
 def verify_dag(pipeline: Pipeline) -> DAG:
-    """The DAG that compares one pipeline's topics with its source, or with a follower: Airflow's rights on it are the
-    rights to do so."""
+    """The DAG that compares one pipeline's topics with its source or a follower.
+
+    Users who may trigger it in Airflow may start comparisons.
+    """
     dag = manual_dag(
         pipeline,
         verify_dag_id(pipeline.name),
@@ -43,28 +45,28 @@ def verify_dag(pipeline: Pipeline) -> DAG:
     with dag:
         plan = task(task_id="plan")(plan_comparison)(pipeline.name)
         compare = VerifyOperator(task_id="compare", pipeline=pipeline.name, pool=pipeline.pool)
-        result = task(task_id="result")(result_of)(pipeline.name)
+        result = task(task_id="result")(report_result)(pipeline.name)
         cast(Any, plan) >> compare >> result
-    dag.params.update(_form(pipeline))  # at the end: each task that is made after it copies it
+    dag.params.update(_form(pipeline))  # last: tasks that are created later copy the params
     return dag
 
 
 class VerifyOperator(JobOperator):
-    """Runs jobs/verify.py, which gets the connection of the follower that is asked for besides the pipeline's own."""
+    """Runs jobs/verify.py; the job also gets the connection of the requested follower."""
 
     def __init__(self, *, pipeline: str, **settings: Any) -> None:
         super().__init__(pipeline=pipeline, job="verify.py", arguments=[pipeline], **settings)
         self._follower = ""
 
-    def _planned(self, context: Context) -> Any:
-        planned = super()._planned(context)
+    def _read_plan(self, context: Context) -> Any:
+        planned = super()._read_plan(context)
         self._follower = planned["request"]["follower"] or ""
         return planned
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
         environment = super()._environment(pipeline)
-        if self._follower:  # whoever edits XComs reaches no other server
-            connection = failing_at_once(lambda: follower_of(pipeline.followers, self._follower)).connection
+        if self._follower:  # an edited XCom must not name any other server
+            connection = fail_fast(lambda: find_follower(pipeline.followers, self._follower)).connection
             environment[variable_of(connection)] = airflow_lookup(connection)
         return environment
 
@@ -74,25 +76,25 @@ def _form(pipeline: Pipeline) -> dict[str, Param]:
 
 
 def plan_comparison(name: str) -> dict[str, Any]:
-    """What the run was asked for, checked."""
-    request = failing_at_once(lambda: VerifyRequest.of(given_params(_form(load_pipeline(name)))))
+    """Check the run's params, and return them as the plan."""
+    request = fail_fast(lambda: VerifyRequest.of(read_params(_form(load_pipeline(name)))))
     return {"request": json.loads(request.model_dump_json()), "run": get_current_context()["dag_run"].run_id}
 
 
-def result_of(name: str) -> dict[str, Any]:
-    """The report that the run's comparison left in the commit log; fails where it found a difference."""
-    from changefeed.pipeline.windows import settled_state
+def report_result(name: str) -> dict[str, Any]:
+    """The report of the run's comparison, from the commit log. Fails if the comparison found a difference."""
+    from changefeed.pipeline.windows import last_stable_state
     from changefeed.verify.report import last_reports, summary
 
     run = get_current_context()["dag_run"].run_id
     connections = task_connections(load_pipeline(name))
-    report = next((report for report in last_reports(settled_state(connections)) if report.run == run), None)
+    report = next((report for report in last_reports(last_stable_state(connections)) if report.run == run), None)
     if report is None:
         raise AirflowFailException(
-            f"the commit log of pipeline {name!r} has no report of run {run!r}: another comparison has ended since, "
-            "and its report stands there. What this one found is in the log of its task `compare`."
+            f"the commit log of pipeline {name!r} has no report of run {run!r}: a later comparison has replaced it. "
+            "The result of this run is in the log of its task `compare`."
         )
-    measured_verification(name, report.follower, report.outcome, report.compared, report.differing)
+    report_verification(name, report.follower, report.outcome, report.equal_rows, report.differing)
     lines = summary(report)
     for line in lines:
         _log.info("%s", line)

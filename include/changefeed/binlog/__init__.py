@@ -1,1 +1,2 @@
-"""Bytes of a binlog -> events -> text: framing, table maps, column codecs, row programs, the kernel."""
+"""Decodes the bytes of a binlog to events and messages: framing, table maps, column codecs, row programs, the
+kernel."""

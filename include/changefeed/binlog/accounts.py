@@ -1,4 +1,4 @@
-"""What a slice's report is made of: rows by table and op, GTIDs, statements, and the kernel's own counts."""
+"""The counts behind a slice's report: rows by table and op, GTIDs, statements, and the kernel's own counts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from changefeed.binlog.events.gtids import TAGGED, GtidRuns, source_of
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.transaction_orders import ORDER
 from changefeed.formats.template import OPS
-from changefeed.model.binlog_order import GtidRun, joined
+from changefeed.model.binlog_order import GtidRun, join_runs
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
 from changefeed.model.transaction_event import TransactionEvent
 from changefeed.native.memory import Words
 
-_PREPARED = "it is of an XA transaction, which is committed later than it stands in the binlog, or never"
+_PREPARED = "it is of an XA transaction, which is committed at a later position of the binlog, or never"
 
 RowCounts = dict[str, dict[str, int]]
 """Row changes by "database.table" and op."""
@@ -26,15 +26,14 @@ RowCounts = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class CountedRows:
-    """Rows of captured tables: those that were published, and those that a filter left out. ``unordered`` is as in a
-    `SliceReport`."""
+    """The numbers of published and of filtered rows of captured tables. ``unordered`` is as in a `SliceReport`."""
 
     published: RowCounts = field(default_factory=dict)
     filtered: RowCounts = field(default_factory=dict)
     unordered: frozenset[str] = frozenset()
 
     def with_others(self, other: CountedRows) -> CountedRows:
-        """These and others."""
+        """The sums of these counts and ``other``."""
         return CountedRows(
             _sum(self.published, other.published),
             _sum(self.filtered, other.filtered),
@@ -50,13 +49,13 @@ class Accounts:
 
     def __init__(self, state: Words) -> None:
         self.rows: Words = np.zeros(layout.COUNTS * 64, np.int64)
-        """For each table's counter its c, u, d and r, and those that a filter left out."""
+        """For each table: the rows of op c, u, d and r, then the filtered rows of each op."""
         self.orders: Words = np.zeros(ORDER * 64, np.int64)
-        """For each table's counter where in the transaction at hand it is."""
+        """For each table: its counter in the current transaction (`transaction_orders.ORDER`)."""
         self.runs: Words = np.zeros(layout.RUN * layout.MAX_RUNS, np.int64)
         self.statements: list[Statement] = []
         self.in_xa = False
-        """Whether the transaction at hand is one that XA PREPARE ends."""
+        """Whether the current transaction ends with XA PREPARE."""
         self._state = state
         self._set_aside: Words | None = None
         self._committed = CountedRows()
@@ -64,15 +63,15 @@ class Accounts:
         self._order: list[GtidRun] = []
 
     def make_room(self, counters: int) -> None:
-        """Room for so many counters of tables."""
+        """Allocate room for ``counters`` counters of tables."""
         if len(self.rows) < layout.COUNTS * counters:
             self.rows = np.concatenate([self.rows, np.zeros(layout.COUNTS * counters, np.int64)])
             self.orders = np.concatenate([self.orders, np.zeros(ORDER * counters, np.int64)])
 
     def drain(self, tagged: list[str], *, rolled_back: bool = False) -> None:
-        """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag.
+        """Empty the kernel's list of GTIDs into the report; ``tagged`` are the prefixes of tagged GTIDs.
 
-        Those that were ``rolled_back`` have no place in the order: they give nothing, and MariaDB's replicas log none.
+        GTIDs of ``rolled_back`` transactions get no order: they publish no row, and MariaDB's replicas do not log them.
         """
         for index in range(int(self._state[layout.RUNS])):
             kind, a, b, first, last = (int(word) for word in self.runs[layout.RUN * index : layout.RUN * (index + 1)])
@@ -83,17 +82,17 @@ class Accounts:
         self._state[layout.RUNS] = 0
 
     def begin_prepared(self) -> None:
-        """The rows that follow are of an XA transaction: it is not known yet whether they are to be counted."""
+        """Count the following rows separately: they belong to an XA transaction, whose outcome is not known yet."""
         self._set_aside = self.rows.copy()
         self.in_xa = True
 
     def add_statement(self, statement: Statement) -> Statement:
-        """Note ``statement``, and return it with what is doubted of it."""
+        """Add ``statement`` to the report; returns it, with a doubt if the report has one for it."""
         self.statements.append(replace(statement, doubt=_PREPARED) if self.in_xa else statement)
         return self.statements[-1]
 
     def end_prepared(self, counters: dict[str, int]) -> CountedRows:
-        """The counts of the XA transaction's rows, which are not counted any more."""
+        """Return the counts of the XA transaction's rows, and subtract them."""
         before, self._set_aside = self._set_aside, None
         if before is None:
             return CountedRows()
@@ -101,14 +100,14 @@ class Accounts:
         rows[: len(before)] -= before
         self.rows[:] = 0
         self.rows[: len(before)] = before
-        return _counted(rows, counters)
+        return _counted_rows(rows, counters)
 
     def add_rows(self, rows: CountedRows) -> None:
         """Count the rows of a transaction that was prepared before and is committed now."""
         self._committed = self._committed.with_others(rows)
 
     def see(self, ts_seconds: int) -> None:
-        """Note the time of an event that the kernel did not see to."""
+        """Include the time of an event that the kernel did not read in the report's first and last time."""
         if self._state[layout.FIRST_TS] == 0:
             self._state[layout.FIRST_TS] = ts_seconds
         self._state[layout.LAST_TS] = ts_seconds
@@ -121,9 +120,10 @@ class Accounts:
         open_since: int | None = None,
         unordered: Collection[str] = (),
     ) -> SliceReport:
-        """The report of slice ``number``; ``counters`` says by table which counter is its, ``unordered`` are tables
-        of which a replica may log changes in another order."""
-        rows, state = _counted(self.rows, counters).with_others(self._committed), self._state
+        """The report of slice ``number``; ``counters`` are the counters' numbers by table.
+
+        ``unordered`` are tables whose changes a replica may log in another order."""
+        rows, state = _counted_rows(self.rows, counters).with_others(self._committed), self._state
         return SliceReport(
             slice=number,
             size_bytes=int(state[layout.BYTES]),
@@ -133,22 +133,22 @@ class Accounts:
             skipped_rows=int(state[layout.SKIPPED_ROWS]),
             transactions=int(state[layout.TRANSACTIONS]),
             gtids=self._gtids.text(),
-            order=joined(self._order),
+            order=join_runs(self._order),
             first_ts_seconds=int(state[layout.FIRST_TS]),
             last_ts_seconds=int(state[layout.LAST_TS]),
             statements=tuple(self.statements),
             transaction_events=transaction_events,
             open_since=open_since,
-            unordered=tuple(sorted(rows.unordered | _changed(rows.published, unordered))),
+            unordered=tuple(sorted(rows.unordered | _changed_tables(rows.published, unordered))),
         )
 
 
-def _changed(rows: RowCounts, tables: Collection[str]) -> set[str]:
-    """Those of ``tables`` that have rows that were updated or deleted."""
+def _changed_tables(rows: RowCounts, tables: Collection[str]) -> set[str]:
+    """The ``tables`` with updated or deleted rows."""
     return {table for table in tables if not rows.get(table, {}).keys().isdisjoint("ud")}
 
 
-def _counted(rows: Words, counters: dict[str, int]) -> CountedRows:
+def _counted_rows(rows: Words, counters: dict[str, int]) -> CountedRows:
     counted = CountedRows()
     for name, counter in counters.items():
         counts = rows[layout.COUNTS * counter : layout.COUNTS * (counter + 1)].tolist()

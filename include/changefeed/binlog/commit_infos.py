@@ -1,7 +1,7 @@
-"""What only the end of a transaction says of its rows, put into their messages when that is known.
+"""Inserts the commit info of a transaction, which is known at its end, into the messages of its rows.
 
-The kernel leaves note of where it belongs (`kernel.commit_info`). Messages of a transaction whose end was not read stay
-in the buffer, which grows with them; of one that is larger than `MOST_BYTES` nothing is said.
+The kernel notes where a message needs it (`kernel.commit_info`). Messages of an unfinished transaction stay in the
+buffer, which grows up to `MOST_BYTES`; messages of a larger transaction get no commit info.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from changefeed.binlog.output import Output
 from changefeed.native.memory import Words
 
 _SLACK = 64
-"""Bytes that the kernel may write behind a number's last digit."""
+"""The most bytes that the kernel overwrites after the last digit of a number."""
 
 
 class CommitInfos:
-    """The notes of the messages in a buffer; how many there are stands in the kernel's ``state``.
+    """The notes of the messages in a buffer; the kernel's ``state`` has their number.
 
-    ``words`` are `layout.COMMIT_INFO` for each; none for formats that say nothing of a transaction's end.
+    ``words`` has `layout.COMMIT_INFO` words for each note; it is empty for formats without commit info.
     """
 
     def __init__(self, state: Words) -> None:
@@ -28,57 +28,57 @@ class CommitInfos:
         self._state = state
 
     def make_room(self, messages: int) -> None:
-        """Have room for the notes of so many messages."""
-        wanted = layout.COMMIT_INFO * (messages + 1)
-        if len(self.words) < wanted:
-            grown = np.zeros(wanted, np.int64)
+        """Allocate room for the notes of ``messages`` messages."""
+        size = layout.COMMIT_INFO * (messages + 1)
+        if len(self.words) < size:
+            grown = np.zeros(size, np.int64)
             grown[: len(self.words)] = self.words
             self.words = grown
 
     def ready(self, messages: int) -> int:
-        """How many of the first ``messages`` wait for no end of a transaction."""
-        settled, noted = int(self._state[layout.SETTLED]), int(self._state[layout.COMMIT_INFOS])
-        if settled == noted or self._state[layout.IN_PARTS]:
+        """The number of messages, among the first ``messages``, that do not wait for the end of their transaction."""
+        resolved, noted = int(self._state[layout.RESOLVED]), int(self._state[layout.COMMIT_INFOS])
+        if resolved == noted or self._state[layout.IN_PARTS]:
             return messages
-        return int(self.words[settled * layout.COMMIT_INFO + layout.INFO_MESSAGE])
+        return int(self.words[resolved * layout.COMMIT_INFO + layout.INFO_MESSAGE])
 
     def widen(self, messages: int, output: Output) -> bool:
-        """Make room behind the first ``messages`` of ``output``, which wait; False where nothing is said of so many."""
+        """Make room after the first ``messages`` of ``output``, which wait; False if too many messages wait."""
         return output.widen(messages, MOST_MESSAGES, MOST_BYTES)
 
     def give_up(self) -> None:
-        """Messages are handed over now: if their transaction has not ended, nothing is said of its end."""
-        if self._state[layout.SETTLED] < self._state[layout.COMMIT_INFOS]:
+        """Note that messages are emitted before their transaction ends: its rows get no commit info."""
+        if self._state[layout.RESOLVED] < self._state[layout.COMMIT_INFOS]:
             self._state[layout.IN_PARTS] = 1
 
-    def filled(self, messages: int, output: Output) -> Output:
-        """The first ``messages`` of ``output`` with all that is said of their transactions."""
+    def complete_output(self, messages: int, output: Output) -> Output:
+        """An output with the first ``messages`` of ``output`` and their commit infos."""
         notes = self._of(messages)
         if notes == 0:
             return output
         size, ends = int(output.ends[4 * messages - 1]), np.empty(4 * messages, np.uint32)
         data = np.empty(size + LONGEST * notes + _SLACK, np.uint8)
         end = fill(messages, notes, output.data, output.ends, self.words, TEXTS, data, ends)
-        return output.rewritten(data[:end], ends)
+        return output.with_bytes(data[:end], ends)
 
-    def handed_over(self, messages: int, size: int) -> None:
-        """The first ``messages``, which took ``size`` bytes, are not in the buffer any more."""
+    def remove_first(self, messages: int, size: int) -> None:
+        """Remove the notes of the first ``messages``, which had ``size`` bytes."""
         notes, left = self._of(messages), int(self._state[layout.COMMIT_INFOS])
         rest = self.words[layout.COMMIT_INFO * notes : layout.COMMIT_INFO * left].reshape(-1, layout.COMMIT_INFO).copy()
         rest[:, layout.INFO_AT] -= size
         rest[:, layout.INFO_MESSAGE] -= messages
         self.words[: rest.size] = rest.ravel()
         self._state[layout.COMMIT_INFOS] = left - notes
-        self._state[layout.SETTLED] = max(0, int(self._state[layout.SETTLED]) - notes)
+        self._state[layout.RESOLVED] = max(0, int(self._state[layout.RESOLVED]) - notes)
 
-    def taken_back(self, messages: int) -> None:
-        """Only the first ``messages`` are in the buffer any more."""
+    def keep_first(self, messages: int) -> None:
+        """Remove the notes of all messages after the first ``messages``."""
         notes = self._of(messages)
         self._state[layout.COMMIT_INFOS] = notes
-        self._state[layout.SETTLED] = min(int(self._state[layout.SETTLED]), notes)
+        self._state[layout.RESOLVED] = min(int(self._state[layout.RESOLVED]), notes)
 
     def _of(self, messages: int) -> int:
-        """How many notes are of the first ``messages``."""
+        """The number of notes of the first ``messages``."""
         noted = layout.COMMIT_INFO * int(self._state[layout.COMMIT_INFOS])
         numbers = self.words[layout.INFO_MESSAGE : noted : layout.COMMIT_INFO]
         return int(np.searchsorted(numbers, messages))

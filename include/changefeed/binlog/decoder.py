@@ -1,4 +1,4 @@
-"""The decoder of a server's binlog: raw events of its slices in, finished blocks and each slice's accounts out."""
+"""The decoder of a server's binlog: converts the raw events of a slice into blocks of messages and a report."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ BLOCK_BYTES = 1 << 20
 
 
 class KernelDecoder:
-    """Decodes slices of one server's binlog; programs made for one slice serve the next.
+    """Decodes slices of one server's binlog; all slices use the same row programs.
 
-    Not for use by two threads at once. ``router`` and ``schema_lookup`` are asked once for each table map that is new;
-    for table maps without names (binlog_row_metadata=MINIMAL) again after each statement, and in each slice.
-    ``columns`` are left out of the messages or masked in them; with any of them no message has a statement's text.
-    ``snapshot``, if it is given, says that the rows of WRITE_ROWS events are rows that were read: their op is r, and
-    it is the text of their `Slot.SNAPSHOT`. All others are `false` there.
-    ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
-    row is decoded, so that a caller that follows the schema can move it forward.
-    ``transactions`` is where the records of transactions go, where the format has some.
-    ``compared_as`` is the format, and what is left out of rows or masked there, in which updates are compared where a
-    route leaves out those that change nothing; by default those of the messages.
-    ``finisher`` makes messages of the rows of its tables, which the kernel leaves unfinished.
-    Rows of an XA transaction come where they stand, as all others, or at its XA COMMIT where ``prepared_rows`` are
-    set, anew for each slice.
+    Not thread-safe.
+
+    - ``router`` and ``schema_lookup`` are called once for each new table map. For table maps without names
+      (binlog_row_metadata=MINIMAL) they are called again after each statement, and in each slice.
+    - ``columns`` are omitted from the messages or masked in them. With such rules no message has a statement's text.
+    - ``snapshot``: if set, WRITE_ROWS events have rows that a SELECT read. The op of these rows is r, and their
+      `Slot.SNAPSHOT` is this text. If not set, `Slot.SNAPSHOT` is `false`.
+    - ``on_statement`` is called with each statement, after the blocks of all earlier rows were yielded and before a
+      later row is decoded, so that the caller can apply DDL to its schemas.
+    - ``transactions`` is the route of the transaction records, if the format has them.
+    - ``compared_as`` is the format, with its column rules, in which images are compared if a route skips unchanged
+      rows. The default is the format of the messages.
+    - ``finisher`` makes messages of the rows that the kernel leaves unfinished.
+
+    The rows of an XA transaction are decoded at their own position. If ``prepared_rows`` is set, their messages come at
+    the XA COMMIT instead. Set it again for each slice.
     """
 
     def __init__(
@@ -73,25 +76,26 @@ class KernelDecoder:
         self._buffers = Buffers()
 
     def decode(
-        self, chunks: Iterable[bytes | bytearray | memoryview], piece: Slice
+        self, chunks: Iterable[bytes | bytearray | memoryview], slice: Slice
     ) -> Iterator[MessageBlock | SliceReport]:
-        """Yield the blocks of ``piece``, and last its SliceReport.
+        """Yield the blocks of ``slice``, and last its SliceReport.
 
-        ``chunks`` are raw events without packet headers, cut anywhere: the FORMAT_DESCRIPTION event first (that of the
-        file, or that which a dump sends; artificial ROTATE events before it are passed over), then exactly the bytes of
-        ``[piece.start, piece.end)``. Where the slice begins at 4, the FORMAT_DESCRIPTION is its first event.
+        ``chunks`` are the bytes of raw events without packet headers; a chunk can end inside an event. They begin with
+        the FORMAT_DESCRIPTION event of the file or of a dump; artificial ROTATE events before it are skipped. Then come
+        exactly the bytes of ``[slice.start, slice.end)``. If the slice begins at 4, the FORMAT_DESCRIPTION is its first
+        event.
 
-        Raises BinlogFormatError with coordinates for bytes that cannot be decoded, also when ``chunks`` end early;
-        SchemaError when a table's columns are not known; SettingsError for a column rule that a table cannot have.
-        Blocks that were yielded before are right as they are.
+        Raises BinlogFormatError, with coordinates, for bytes that cannot be decoded and if ``chunks`` end early;
+        SchemaError if a table's columns are not known; SettingsError for a column rule that a table cannot have. Blocks
+        that were yielded before an error are valid.
         """
-        return self.slice(piece).decode(chunks)
+        return self.slice_decoder(slice).decode(chunks)
 
-    def slice(self, piece: Slice) -> SliceDecoder:
-        """The decoder of one slice, for a caller that asks where it stopped. Finish it before the next is made."""
+    def slice_decoder(self, slice: Slice) -> SliceDecoder:
+        """The decoder of one slice, for callers that need its last position. Only one can be in use at a time."""
         self.programs.forget()
         return SliceDecoder(
-            piece,
+            slice,
             self.programs,
             self._buffers,
             self._server_uuid,

@@ -1,4 +1,4 @@
-"""Texts that the kernel puts around rows: the file's name, the transaction's GTID and xid, the statement."""
+"""Texts that the kernel writes into messages besides rows: names of the file, GTID, xid, statement."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from changefeed.formats.template import Slot
 from changefeed.model.coordinates import file_number
 from changefeed.native.memory import Bytes, Words
 from changefeed.records.block import FOREIGN_KEYS_HEADER, ForeignKeys
-from changefeed.records.varint import written_part
+from changefeed.records.varint import encode_bytes
 
 
 class EventTexts:
-    """One slice's texts, in the ``notations`` of its messages; their sizes stand in the kernel's ``state``.
+    """The texts of one slice, in the ``notations`` of its messages; the kernel's ``state`` has their sizes.
 
-    What is quoted in notations of text, and counted in a binary one, stands there in both ways where both are.
+    A text notation has a text in quotes, a binary notation has it after its length. If there are both, each text is
+    stored twice.
     """
 
     def __init__(self, state: Words, notations: Sequence[Notation]) -> None:
         self.bytes: Bytes = np.zeros(layout.TEXT_BYTES, np.uint8)
         self.query: Bytes = np.zeros(4096, np.uint8)
         self.tagged: list[str] = []
-        """Prefixes of tagged GTIDs: the kernel knows each by its number here."""
+        """Prefixes of tagged GTIDs; the kernel uses their indexes in this list."""
         self._state = state
         for said in ForeignKeys:
-            header = written_part(FOREIGN_KEYS_HEADER.encode()) + written_part(said.name.lower().encode())
-            self._put(layout.FOREIGN_KEYS_TEXTS + layout.FOREIGN_KEYS_TEXT * said, bytes([len(header)]) + header)
+            header = encode_bytes(FOREIGN_KEYS_HEADER.encode()) + encode_bytes(said.name.lower().encode())
+            self._store(layout.FOREIGN_KEYS_TEXTS + layout.FOREIGN_KEYS_TEXT * said, bytes([len(header)]) + header)
         self._binary = next((notation for notation in notations if notation.binary is not None), None)
 
     def set_origin(self, server_uuid: str, origin: str, file: str) -> None:
-        """Say what event ids begin with, and the binlog file that messages name.
+        """Set the beginning of event ids, and the binlog file that messages name.
 
         Raises DamagedEvent for names that are too long.
         """
         names, file_name = f"{server_uuid}/{origin}:".encode(), file.encode()
         if len(names) + len(file_name) > layout.GTID_TEXT - layout.NAMES:
             raise DamagedEvent(f"{origin!r} and {file!r} are longer than changefeed can carry in event ids")
-        self._put(layout.NAMES, names + file_name)
+        self._store(layout.NAMES, names + file_name)
         self._state[layout.NAMES_SIZE] = len(names)
         self._state[layout.FILE_NUMBER] = file_number(file)
         self._state[layout.FILE_AT] = layout.NAMES + len(names)
@@ -50,15 +51,15 @@ class EventTexts:
 
     @property
     def gtid(self) -> str:
-        """The GTID of the transaction at hand; '' where it has none."""
+        """The GTID of the current transaction, or ''."""
         end = layout.GTID_TEXT + int(self._state[layout.GTID_SIZE])
         return self.bytes[layout.GTID_TEXT : end].tobytes().decode()
 
     def set_gtid(self, gtid: Gtid) -> None:
-        """Say which transaction the next rows are of."""
+        """Set the GTID of the transaction of the next rows."""
         state = self._state
         text = gtid.text.encode()
-        self._put(layout.GTID_TEXT, text)
+        self._store(layout.GTID_TEXT, text)
         state[layout.GTID_SIZE] = len(text)
         state[layout.GTID_KIND] = gtid.kind
         state[layout.GTID_A] = gtid.a
@@ -71,8 +72,8 @@ class EventTexts:
             state[layout.GTID_B] = 0
 
     def set_query(self, text: bytes) -> None:
-        """The statement that the next rows are of."""
-        quoted, counted = self._written(Slot.QUERY, text.decode("utf-8", "replace"))
+        """Set the text of the statement of the next rows."""
+        quoted, counted = self._encode(Slot.QUERY, text.decode("utf-8", "replace"))
         both = quoted + counted
         if len(both) > len(self.query):
             self.query = np.empty(2 * len(both), np.uint8)
@@ -80,17 +81,17 @@ class EventTexts:
         self._state[[layout.QUERY_SIZE, layout.QUERY_COUNTED]] = len(quoted), len(counted)
 
     def set_xid(self, xid: str) -> None:
-        """The xid of the XA transaction that the next rows are of; raises DamagedEvent where it is too long."""
-        quoted, counted = self._written(Slot.XID, xid)
+        """Set the xid of the XA transaction of the next rows; raises DamagedEvent if it is too long."""
+        quoted, counted = self._encode(Slot.XID, xid)
         if len(quoted + counted) > layout.ID_TEXT - layout.XID_TEXT:
             raise DamagedEvent(f"an XA transaction's xid has {len(quoted)} characters")
-        self._put(layout.XID_TEXT, quoted + counted)
+        self._store(layout.XID_TEXT, quoted + counted)
         sizes = len(quoted), len(counted), len(quoted) - 2
         self._state[[layout.XID_SIZE, layout.XID_COUNTED, layout.PLAIN_XID_SIZE]] = sizes
 
-    def _written(self, slot: Slot, text: str) -> tuple[bytes, bytes]:
-        """``text`` as it fills ``slot`` in notations of text, and in the binary one, if there is one."""
+    def _encode(self, slot: Slot, text: str) -> tuple[bytes, bytes]:
+        """The bytes of ``text`` for ``slot`` in the text notations, and in the binary notation, if there is one."""
         return slot_text(JSON, slot, text), b"" if self._binary is None else slot_text(self._binary, slot, text)
 
-    def _put(self, at: int, text: bytes) -> None:
+    def _store(self, at: int, text: bytes) -> None:
         self.bytes[at : at + len(text)] = np.frombuffer(text, np.uint8)

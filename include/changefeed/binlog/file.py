@@ -1,4 +1,4 @@
-"""The row changes and statements of a binlog or relay-log file as lines: what `changefeed decode FILE...` prints."""
+"""Decodes a binlog or relay-log file to lines with its row changes and statements, for `changefeed decode FILE...`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _CHUNK = 1 << 20
 
 
 class BinlogFileLines:
-    """One file's row changes and statements as lines of a `LineFormat`, in binlog order.
+    """The row changes and statements of a file as lines of a `LineFormat`, in binlog order.
 
-    ``wanted`` says for a database and a table whether its rows are shown; statements always are. ``start`` and ``end``
-    are positions of events; without them the whole file is read. After the last line `report` has the slice's report.
+    ``is_shown`` returns for a database and a table whether its rows are shown; statements are always shown. ``start``
+    and ``end`` are positions of events; without them the complete file is read. After the last line `report` is the
+    slice's report.
     """
 
     def __init__(
@@ -36,40 +37,40 @@ class BinlogFileLines:
         format: RowFormat,
         *,
         stream: BinaryIO | None = None,
-        wanted: Callable[[str, str], bool] = lambda _database, _table: True,
+        is_shown: Callable[[str, str], bool] = lambda _database, _table: True,
         schema_lookup: SchemaLookup = lambda _database, _table: None,
         start: int | None = None,
         end: int | None = None,
         server_uuid: str = "",
     ) -> None:
-        """``path`` None reads ``stream`` (standard input) to its end first, into a temporary file."""
+        """If ``path`` is None, ``stream`` (standard input) is first read to its end, into a temporary file."""
         self.name = path.name if path is not None else "-"
         self.report: SliceReport | None = None
         self._path, self._stream = path, stream
         self._format = LineFormat(format)
-        self._wanted, self._schema_lookup = wanted, schema_lookup
+        self._is_shown, self._schema_lookup = is_shown, schema_lookup
         self._start, self._end = start or FIRST_POSITION, end
         self._server_uuid = server_uuid
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines, without line ends.
 
-        A file that ends inside an event or a transaction, or is damaged, yields the lines of all whole transactions
-        before that, and then raises BinlogFormatError with the position. Raises SettingsError for positions outside of
-        the file.
+        If the file is damaged, or ends inside an event or a transaction, the lines of all complete transactions before
+        that position come first, then BinlogFormatError is raised with the position. Raises SettingsError for positions
+        outside of the file.
         """
         with tempfile.TemporaryFile() as spool:
             if self._path is not None:
                 with self._path.open("rb") as file:
-                    yield from self._of(file)
+                    yield from self._lines_of(file)
             else:
                 if self._stream is None:
-                    raise SettingsError("neither a file nor a stream to decode was given")
+                    raise SettingsError("expected a file or a stream to decode, found neither")
                 shutil.copyfileobj(self._stream, spool, _CHUNK)
                 spool.seek(0)
-                yield from self._of(spool)
+                yield from self._lines_of(spool)
 
-    def _of(self, file: BinaryIO) -> Iterator[bytes]:
+    def _lines_of(self, file: BinaryIO) -> Iterator[bytes]:
         size = file.seek(0, 2)
         file.seek(0)
         check_magic(file, self.name)
@@ -78,28 +79,30 @@ class BinlogFileLines:
             raise SettingsError(f"{self.name}: --from {self._start} is outside of the file, which ends at {end}")
         if end == FIRST_POSITION:
             raise BinlogFormatError(f"{self.name}:{end}: the file ends before its first event")
-        yield from self._decoded(file, end)
+        yield from self._decode(file, end)
 
-    def _decoded(self, file: BinaryIO, end: int) -> Iterator[bytes]:
+    def _decode(self, file: BinaryIO, end: int) -> Iterator[bytes]:
         broken: BinlogFormatError | None = None
-        # A first pass that renders nothing finds where the last whole transaction ends.
-        probe = self._decoder(None, None).slice(Slice(0, self.name, self._start, end))
+        # A first pass, which writes no messages, finds the end of the last complete transaction.
+        probe = self._decoder(None, None).slice_decoder(Slice(0, self.name, self._start, end))
         try:
             for _ in probe.decode(self._chunks(file, end)):
                 pass
         except BinlogFormatError as error:
             broken = error
-        whole = probe.committed
-        if broken is None and whole < end:
+        complete_end = probe.last_commit
+        if broken is None and complete_end < end:
             broken = BinlogFormatError(
-                f"binlog {self.name}:{end}: the file ends inside the transaction from {whole} on"
+                f"binlog {self.name}:{end}: the file ends inside the transaction from {complete_end} on"
             )
-        if whole > self._start:
+        if complete_end > self._start:
             statements: list[Statement] = []
             decoder = self._decoder(statements.append, Route("lines", 1))
-            for item in decoder.decode(self._chunks(file, whole), Slice(0, self.name, self._start, whole)):
+            for item in decoder.decode(
+                self._chunks(file, complete_end), Slice(0, self.name, self._start, complete_end)
+            ):
                 if isinstance(item, MessageBlock):
-                    yield from self._merged(item, statements)
+                    yield from self._merge(item, statements)
                 else:
                     self.report = item
             yield from (self._format.statement(statement) for statement in statements)
@@ -108,7 +111,7 @@ class BinlogFileLines:
 
     def _decoder(self, on_statement: Callable[[Statement], None] | None, route: Route | None) -> KernelDecoder:
         return KernelDecoder(
-            lambda database, table: route if self._wanted(database, table) else None,
+            lambda database, table: route if self._is_shown(database, table) else None,
             self._schema_lookup,
             self._format,
             self._server_uuid,
@@ -119,7 +122,7 @@ class BinlogFileLines:
         file.seek(FIRST_POSITION)
         return dumped_chunks(file, self.name, self._start, end)
 
-    def _merged(self, block: MessageBlock, statements: list[Statement]) -> Iterator[bytes]:
+    def _merge(self, block: MessageBlock, statements: list[Statement]) -> Iterator[bytes]:
         for message in block.messages():
             while statements and statements[0].position < message.position:
                 yield self._format.statement(statements.pop(0))

@@ -1,7 +1,7 @@
-"""Collects a slice's messages by topic and partition, and hands them over in blocks.
+"""Collects a slice's messages by topic and partition, and emits them in blocks.
 
 The kernel writes messages in binlog order. A second, small kernel sorts one batch of them by group (counting sort),
-so that each group's part is contiguous; parts wait until a block's worth of bytes is there.
+so that each group's part is contiguous; parts wait until they fill a block.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from changefeed.binlog.joined_rows import JoinedRows, joined_messages
+from changefeed.binlog.joined_rows import JoinedRows, join_messages
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics
 from changefeed.native.memory import Bytes, Words
@@ -21,7 +21,7 @@ from changefeed.native.scatter import scatter
 from changefeed.records.block import Message, MessageBlock, join_arrays, pack, unpack
 
 PENDING_BYTES = 64 << 20
-"""Batches that parts of may wait, together: beyond it all parts are handed over, whatever their size."""
+"""The limit, in bytes, for the batches of waiting parts. Beyond it all parts are emitted, also small ones."""
 _ARENA_MARGIN = 8 << 20
 
 
@@ -42,20 +42,20 @@ class _Waiting:
 
 
 class Arena:
-    """Memory for the bytes of messages that wait. Lent to one Grouper at a time."""
+    """Memory for the bytes of waiting messages. One Grouper at a time uses it."""
 
     def __init__(self) -> None:
-        self._data: Bytes = np.empty(PENDING_BYTES + _ARENA_MARGIN, np.uint8)  # touched only as far as it is used
+        self._data: Bytes = np.empty(PENDING_BYTES + _ARENA_MARGIN, np.uint8)  # pages are allocated at their first use
 
     def part(self, at: int, size: int) -> Bytes:
-        """``size`` bytes at ``at``; an array of its own for a batch that does not fit."""
+        """The ``size`` bytes at ``at``, or a new array if a batch does not fit."""
         if at + size > len(self._data):
             return np.empty(size, np.uint8)
         return self._data[at : at + size]
 
 
 class Grouper:
-    """The messages of one slice or chunk that were not handed over yet; with ``joins_rows`` one for each event."""
+    """Collects the messages of one slice or chunk; with ``joins_rows`` the rows of an event become one message."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Grouper:
         self._joined = JoinedRows() if joins_rows else None
 
     def add(self, count: int, output: Output) -> Iterator[MessageBlock]:
-        """Take over the first ``count`` messages of ``output``; yield the blocks that are full."""
+        """Add the first ``count`` messages of ``output``; yields the full blocks."""
         if count == 0:
             return
         firsts = np.zeros(len(self._topics.groups) + 1, np.int64)
@@ -126,17 +126,17 @@ class Grouper:
             waiting.size += end - begin + 37 * (last - first)
             if waiting.size >= self._block_bytes:
                 yield from self._blocks(group)
-        # A part keeps its whole batch in memory, so batches are what is counted.
+        # A waiting part keeps its complete batch in memory, so the limit applies to the sizes of batches.
         self._pending += size
         if self._pending >= PENDING_BYTES:
             yield from self._empty()
 
     def finish(self) -> Iterator[MessageBlock]:
-        """Yield blocks of all messages that wait, whatever their size: no event goes on after them."""
+        """Yield blocks of all waiting messages, also small blocks; call it when all events are complete."""
         yield from self._empty()
         if self._joined is not None:
             for group, message in self._joined.left():
-                yield self._made(group, pack([message]))
+                yield self._new_block(group, pack([message]))
 
     def _empty(self) -> Iterator[MessageBlock]:
         for group in sorted(self._waiting):
@@ -144,19 +144,19 @@ class Grouper:
         self._pending = 0
 
     def block(self, topic: str, partition: int, messages: Iterable[Message]) -> MessageBlock:
-        """A block of messages that were made elsewhere, behind those that were handed over."""
+        """A block of ``messages`` that the kernel has not written; its number follows those of the emitted blocks."""
         self._number += 1
-        given = messages if self._joined is None else joined_messages(messages)
-        return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, pack(given))
+        joined = messages if self._joined is None else join_messages(messages)
+        return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, pack(joined))
 
     def _blocks(self, group: int) -> Iterator[MessageBlock]:
         payload = self._payload(group)
         if self._joined is None:
-            yield self._made(group, payload)
+            yield self._new_block(group, payload)
         elif messages := self._joined.take(group, unpack(payload)):
-            yield self._made(group, pack(messages))
+            yield self._new_block(group, pack(messages))
 
-    def _made(self, group: int, payload: bytearray) -> MessageBlock:
+    def _new_block(self, group: int, payload: bytearray) -> MessageBlock:
         topic, partition = self._topics.groups[group]
         self._number += 1
         return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, payload)
@@ -183,10 +183,10 @@ class Grouper:
 
 
 class Buffers:
-    """An `Output` and an `Arena`, lent to whoever holds this object; one slice or chunk at a time uses them.
+    """An `Output` and an `Arena` for one owner, which uses them for one slice or chunk at a time.
 
-    They are taken back when nobody holds it any more, and lent to the next: a Spark worker makes a decoder for each of
-    its tasks, and fresh pages from the system would cost it a quarter of all decoding.
+    When this object is garbage-collected, the next object gets them. The reason: a Spark worker creates a decoder for
+    each task, and with new memory page faults would take a quarter of the decoding time.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Buffers:
 
 
 def _take_back(output: Output, arena: Arena) -> None:
-    # One that has grown for a huge row would be filled by the small rows of all slices after it.
+    # An output that grew for a huge row is not reused, because small rows would fill all of it.
     _free.append((Output() if output.has_grown else output, arena))
 
 

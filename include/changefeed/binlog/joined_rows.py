@@ -1,8 +1,8 @@
-"""The rows of a binlog event as one message, where the format has all of them in one (`formats.template.joined_rows`).
+"""Joins the rows of a binlog event in one message, for formats that need this (`formats.template.joined_rows`).
 
-The kernel writes a message a row. Here those of one event that go to one topic-partition become one: it has the event
-id, the headers and the key of the first. An event's messages may come in several blocks, so the last event of a block
-is held until the next one, or until nothing more can be of it.
+The kernel writes a message for each row. This module joins the messages of one event and topic-partition. The result
+has the event id, the headers and the key of the first message. The messages of an event may be in several blocks, so
+the last event of a block is held until the next block, or until it is complete.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ _ALONE = (b"", b"", b"")
 
 @dataclass
 class _Event:
-    """An event that is not complete: its first message, the parts that all of its messages share, and its rows."""
+    """An event that may be incomplete: its first message, the parts that all of its messages share, and its rows."""
 
     message: Message
     parts: tuple[bytes, bytes, bytes]
-    """The number of its first row, what is before the rows, and what is after them; of a message that is no row's,
-    `_ALONE`."""
+    """The number of the first row, the bytes before the rows, and the bytes after them; `_ALONE` for other messages."""
     rows: list[bytes] = field(default_factory=list)
 
-    def joined(self) -> Message:
+    def as_message(self) -> Message:
         if self.parts is _ALONE:
             return self.message
         _, head, tail = self.parts
@@ -34,13 +33,13 @@ class _Event:
 
 
 class JoinedRows:
-    """Joins the messages of the topic-partitions of one slice, each called by the number of its group."""
+    """Joins the messages of one slice for each topic-partition, which is identified by its group's number."""
 
     def __init__(self) -> None:
         self._held: dict[int, _Event] = {}
 
     def take(self, group: int, messages: Iterable[Message]) -> list[Message]:
-        """The next ``messages`` of a group; returns those of all events but the last."""
+        """Add the next ``messages`` of a group; returns the joined messages of all events but the last."""
         event = self._held.get(group)
         complete = []
         for message in messages:
@@ -51,7 +50,7 @@ class JoinedRows:
                 parts = (first, head, tail)
             if event is None or parts is _ALONE or parts != event.parts or message.position != event.message.position:
                 if event is not None:
-                    complete.append(event.joined())
+                    complete.append(event.as_message())
                 event = _Event(message, parts)
             event.rows.append(row)
         if event is not None:
@@ -59,13 +58,13 @@ class JoinedRows:
         return complete
 
     def left(self) -> Iterator[tuple[int, Message]]:
-        """The message of the event that is held of each group: it is complete."""
+        """Yield the joined message of the held event of each group; call it when no more rows follow."""
         held, self._held = self._held, {}
         for group in sorted(held):
-            yield group, held[group].joined()
+            yield group, held[group].as_message()
 
 
-def joined_messages(messages: Iterable[Message]) -> list[Message]:
-    """``messages`` of complete events, with those of each event joined."""
+def join_messages(messages: Iterable[Message]) -> list[Message]:
+    """The ``messages``, joined by event; all events must be complete."""
     rows = JoinedRows()
     return [*rows.take(0, messages), *(message for _, message in rows.left())]

@@ -1,4 +1,4 @@
-"""The kernel at work on the events of one file or chunk: its state and texts, and the blocks that it fills."""
+"""Runs the kernel over the events of one file or chunk, with its state and texts, and collects messages in blocks."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from changefeed.records.block import MessageBlock
 
 
 class KernelRun(ABC):
-    """What a slice of a binlog and a chunk of a table's rows have in common on their way through the kernel.
+    """One run of the kernel, over a slice of a binlog or a chunk of a table's rows.
 
-    ``origin`` is what the blocks' positions count in, ``number`` the slice's or chunk's. ``file`` and ``position``
-    are the coordinates of the first event, as the messages have them. The decoder gives ``buffers``
-    to one run at a time.
+    - ``origin`` is the file or table to which the positions in blocks refer.
+    - ``number`` is the number of the slice or chunk.
+    - ``file`` and ``position`` are the coordinates of the first event, as messages name them.
+    - ``buffers`` can be used by one run at a time.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class KernelRun(ABC):
             raise self.error(str(damage)) from damage
 
     def run(self, source: Input) -> Iterator[MessageBlock]:
-        """Run the kernel over the events in ``source`` until it holds no whole one; yields the blocks that are full."""
+        """Run the kernel over all complete events in ``source``; yields the full blocks."""
         state = self.state
         while True:
             state[layout.AT] = source.at
@@ -95,7 +96,7 @@ class KernelRun(ABC):
                     raise self.error(str(damage), source) from damage
 
     def _workspace(self, source: Input) -> Workspace:
-        """The arrays as they are now: some of them are replaced as they grow."""
+        """The kernel's current arrays. Some arrays are replaced when they grow."""
         memory, output = self._programs.memory, self._output
         if memory.has_commit_infos:
             self._commit_infos.make_room(len(output.positions))
@@ -124,24 +125,24 @@ class KernelRun(ABC):
 
     @abstractmethod
     def handle(self, source: Input, code: int) -> Iterator[MessageBlock]:
-        """Do with the event at hand what the kernel cannot, and pass over it; ``code`` is a code of `layout`.
+        """Process the current event, which needs Python, and go on to the next; yields the full blocks.
 
-        Raises DamagedEvent for an event that does not belong there.
+        ``code`` is the kernel's code (see `layout`). Raises DamagedEvent for an event that is not allowed there.
         """
 
     def finish(self) -> Iterator[MessageBlock | SliceReport]:
-        """Yield the blocks that are left, and last the report."""
+        """Yield the remaining blocks, and last the report."""
         yield from self._flush()
         yield from self._grouper.finish()
         self._drain()
         yield self.report()
 
     def report(self) -> SliceReport:
-        """The report of what was run."""
+        """The report of the run."""
         return self._accounts.report(self._number, self._programs.counters)
 
     def error(self, text: str, source: Input | None = None) -> ChangefeedError:
-        """A BinlogFormatError with the position of the event at hand."""
+        """A BinlogFormatError with the position of the current event."""
         where = f"{self.name} {self.origin}:{self.state[layout.POSITION]}"
         if source is not None and source.filled - source.at >= HEADER_SIZE:
             where += f", {name_of(int(source.data[source.at + 4]))}"
@@ -150,7 +151,7 @@ class KernelRun(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What its origin is, for messages of errors."""
+        """The word for the kind of origin, for error messages."""
 
     def _fault_text(self, code: int) -> str:
         text = TEXTS.get(code, f"fault {code}")
@@ -159,44 +160,44 @@ class KernelRun(ABC):
         return text
 
     def _flush(self) -> Iterator[MessageBlock]:
-        """Hand over all messages."""
+        """Yield blocks of all messages."""
         self._commit_infos.give_up()
-        yield from self._hand_over(int(self.state[layout.MESSAGES]))
+        yield from self._emit(int(self.state[layout.MESSAGES]))
 
-    def _hand_over(self, count: int) -> Iterator[MessageBlock]:
-        """Hand over the first ``count`` messages; the others stay."""
+    def _emit(self, count: int) -> Iterator[MessageBlock]:
+        """Yield blocks of the first ``count`` messages; the others stay in the buffer."""
         state, output = self.state, self._output
         if count:
             self._flushed_to = int(output.positions[count - 1])
-        handed = self._commit_infos.filled(count, output) if state[layout.COMMIT_INFOS] else output
-        made = count
+        complete = self._commit_infos.complete_output(count, output) if state[layout.COMMIT_INFOS] else output
+        emitted = count
         if self._finisher is not None:
-            made, handed = self._finisher.output(count, handed, self._programs.topics)
-        yield from self._grouper.add(made, handed)
+            emitted, complete = self._finisher.output(count, complete, self._programs.topics)
+        yield from self._grouper.add(emitted, complete)
         if state[layout.COMMIT_INFOS]:
-            self._commit_infos.handed_over(count, int(output.ends[4 * count - 1]) if count else 0)
+            self._commit_infos.remove_first(count, int(output.ends[4 * count - 1]) if count else 0)
         left = int(state[layout.MESSAGES]) - count
         state[layout.OUT] = output.keep(count, count + left) if left else 0
         state[layout.MESSAGES] = left
 
     def _take_back(self, begin: int) -> list[Routed] | None:
-        """The messages from position ``begin`` on, with topic and partition, which are not handed over then.
+        """Remove the messages from position ``begin`` on, and return them with topic and partition.
 
-        None where some of them were handed over already.
+        Returns None if some of them were emitted already.
         """
         if self._flushed_to >= begin:
             return None
         state, output = self.state, self._output
-        first, messages = output.taken_back(int(state[layout.MESSAGES]), begin)
+        first, messages = output.messages_from(int(state[layout.MESSAGES]), begin)
         state[layout.MESSAGES] = first
         state[layout.OUT] = output.ends[4 * first - 1] if first else 0
-        self._commit_infos.taken_back(first)
+        self._commit_infos.keep_first(first)
         return [(self._programs.topics.groups[group], message) for group, message in messages]
 
     def _make_room(self) -> Iterator[MessageBlock]:
         if messages := int(self.state[layout.MESSAGES]):
             if ready := self._commit_infos.ready(messages):
-                yield from self._hand_over(ready)
+                yield from self._emit(ready)
             elif not self._commit_infos.widen(messages, self._output):
                 yield from self._flush()
             return

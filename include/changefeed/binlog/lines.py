@@ -1,4 +1,4 @@
-"""Another format's values as lines of a text file: what `changefeed decode FILE...` prints."""
+"""Writes the values of a format as lines of a text file, as `changefeed decode FILE...` prints them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from changefeed.model.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class LineFormat:
-    """The values of ``values``, one message a row change: no keys, no tombstones, no update in two messages."""
+    """A format for lines with the values of the format ``values``.
+
+    Each row change is one message; there are no keys and no tombstones.
+    """
 
     values: RowFormat
 
@@ -46,7 +49,7 @@ class LineFormat:
         return joins_rows(self.values)
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
-        """One line for each change, of which an update of the key is an update."""
+        """One message for each change. A change of the key is an update."""
         return ONE_MESSAGE_EACH
 
     def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
@@ -58,11 +61,11 @@ class LineFormat:
         return self.values.value(table, op)
 
     def line(self, value: bytes) -> bytes:
-        """The line of a row change, whose message has ``value``."""
-        return self.values.shown(value) if isinstance(self.values, Shown) else value
+        """The line of a row change; ``value`` is the value of its message."""
+        return self.values.show(value) if isinstance(self.values, Shown) else value
 
     def statement(self, statement: Statement) -> bytes:
-        """The line of a statement, whatever it does: `{"op":"q","source":{...},"sql":...}`."""
+        """The line of a statement of any kind: `{"op":"q","source":{...},"sql":...}`."""
         source = {
             "ts_ms": statement.ts_seconds * 1000,
             "db": statement.database,

@@ -14,49 +14,48 @@ from changefeed.model.transaction_event import PreparedTransaction
 from changefeed.records.block import COMMIT_HEADER, Message, MessageBlock, Step, sequence_of
 
 HELD_BYTES = 64 << 20
-"""What all that are held at once may take; the rows of others are read again."""
+"""The limit, in bytes, for the rows that are held in memory; rows beyond it are read again."""
 
 
 class PreparedBefore(Protocol):
     """Finds XA transactions that were prepared before a slice, and reads their rows."""
 
     def find(self, xid: str) -> PreparedTransaction:
-        """Where the transaction was prepared; raises BinlogGoneError where that is not in the binlog any more."""
+        """Where the transaction was prepared; raises BinlogGoneError if the binlog no longer has it."""
         ...
 
     def rows(self, prepared: PreparedTransaction) -> Iterator[MessageBlock | SliceReport]:
-        """The rows of ``prepared`` as they stand there, and the report of them."""
+        """Yield the blocks of the rows of ``prepared``, and their report."""
         ...
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldTransaction:
     prepared: PreparedTransaction
     messages: list[Routed] | None
     rows: CountedRows
 
 
 class PreparedRows:
-    """The XA transactions that a slice has prepared and not ended, with their messages.
+    """The XA transactions that a slice has prepared and not yet ended, with their messages.
 
-    ``before`` knows those of earlier slices; without it their rows are left out.
+    ``before`` finds XA transactions of earlier slices; without it their rows are omitted.
     """
 
     def __init__(self, before: PreparedBefore | None) -> None:
         self._before = before
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldTransaction] = {}
         self._room = HELD_BYTES
         self.ended: set[str] = set()
-        """The xids that were ended and had not been prepared in the slice."""
+        """The xids that the slice ends and did not prepare."""
 
     def hold(self, xid: str, prepared: PreparedTransaction, messages: list[Routed] | None, rows: CountedRows) -> None:
-        """A transaction was prepared. ``messages`` are its own, None where some of them were handed over; ``rows``
-        are the counts of its rows."""
+        """Store the ``messages`` of a prepared transaction (None if some were emitted) and its counts ``rows``."""
         size_bytes = _size_of(messages)
         if size_bytes > self._room:
             messages = None
         self._room -= _size_of(messages)
-        self._held[xid] = _Held(prepared, messages, rows)
+        self._held[xid] = _HeldTransaction(prepared, messages, rows)
 
     def commit(
         self,
@@ -65,28 +64,30 @@ class PreparedRows:
         position: int,
         gtid: str,
         count: Callable[[CountedRows], None],
-        finished: Callable[[Iterable[Routed]], Iterable[Routed]] = lambda messages: messages,
+        finish: Callable[[Iterable[Routed]], Iterable[Routed]] = lambda messages: messages,
     ) -> Iterator[tuple[tuple[str, int], list[Message]]]:
-        """The messages of a transaction as they are published at its XA COMMIT at ``position`` of ``file``.
+        """Yield the messages of a transaction that are published at its XA COMMIT at ``position`` of ``file``.
 
-        Progress is ordered by position, so they have the XA COMMIT's; and its GTID, as it is with that transaction
-        that the source, and a server after a failover, has the rows. Their ids and values still say where the rows
-        stand, and their header COMMIT_HEADER where the XA COMMIT does. Yields several lists for a topic-partition, in
-        order, where there are many. ``count`` is called with the counts of its rows, ``finished`` makes messages of
-        what was held as the kernel left it.
+        - The messages get the position of the XA COMMIT, because progress is ordered by position.
+        - They get the GTID of the XA COMMIT: a server that has this GTID, such as the source after a failover, has the
+          rows.
+        - Their ids and values keep the coordinates of the rows. The header COMMIT_HEADER has those of the XA COMMIT.
+
+        If there are many messages, a topic-partition gets several lists, in order. ``count`` is called with the counts
+        of the rows; ``finish`` finishes the stored messages.
         """
         held = self.forget(xid)
         prepared = held.prepared if held else self._before.find(xid) if self._before else None
         if prepared is None:
             return
         commit = (COMMIT_HEADER, f"{file}:{position}".encode())
-        given: Counter[tuple[str, int]] = Counter()
-        for batch in self._batches(prepared, held, count, finished):
+        published: Counter[tuple[str, int]] = Counter()
+        for batch in self._batches(prepared, held, count, finish):
             moved: dict[tuple[str, int], list[Message]] = {}
             for where, message in batch:
                 if prepared.holds(message.position):
-                    sequence = sequence_of(given[where], Step.CHANGE)
-                    given[where] += 1
+                    sequence = sequence_of(published[where], Step.CHANGE)
+                    published[where] += 1
                     moved.setdefault(where, []).append(
                         replace(
                             message,
@@ -98,8 +99,8 @@ class PreparedRows:
                     )
             yield from moved.items()
 
-    def forget(self, xid: str) -> _Held | None:
-        """A transaction is rolled back, or its rows are taken; None where it is none of this slice."""
+    def forget(self, xid: str) -> _HeldTransaction | None:
+        """Remove a transaction that ends, and return it; None if the slice did not prepare it."""
         held = self._held.pop(xid, None)
         if held is None:
             self.ended.add(xid)
@@ -109,23 +110,23 @@ class PreparedRows:
 
     @property
     def left(self) -> dict[str, PreparedTransaction]:
-        """The transactions that are not ended, by xid."""
+        """The prepared transactions that have not ended, by xid."""
         return {xid: held.prepared for xid, held in self._held.items()}
 
-    def noted(self, report: SliceReport) -> SliceReport:
-        """The slice's ``report`` with the xids of what it left, and of what it ended."""
+    def complete_report(self, report: SliceReport) -> SliceReport:
+        """The slice's ``report`` with two lists of xids: transactions that it left prepared, and that it ended."""
         return replace(report, prepared=tuple(self._held), ended=tuple(sorted(self.ended)))
 
     def _batches(
         self,
         prepared: PreparedTransaction,
-        held: _Held | None,
+        held: _HeldTransaction | None,
         count: Callable[[CountedRows], None],
-        finished: Callable[[Iterable[Routed]], Iterable[Routed]],
+        finish: Callable[[Iterable[Routed]], Iterable[Routed]],
     ) -> Iterator[Iterable[Routed]]:
         if held is not None and held.messages is not None:
             count(held.rows)
-            yield finished(held.messages)
+            yield finish(held.messages)
         elif self._before is not None:
             for item in self._before.rows(prepared):
                 if isinstance(item, MessageBlock):

@@ -1,4 +1,5 @@
-"""Rows of a SELECT as messages: through the same row programs as a binlog's, so all formats and masks hold for them."""
+"""Makes messages of the rows of a SELECT, by the row programs of a binlog's rows, so that all formats and masks
+apply."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from changefeed.binlog.kernel import layout, result_rows
 from changefeed.binlog.kernel.faults import TEXTS
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.programs.programs import Programs
-from changefeed.binlog.programs.result_columns import ResultColumn, turned_columns
+from changefeed.binlog.programs.result_columns import ResultColumn, image_columns
 from changefeed.binlog.unfinished import RowTransformer
 from changefeed.errors import SourceError
 from changefeed.formats.format import RowFormat
@@ -37,8 +38,9 @@ _TABLE_ID = 1
 
 
 class Rows(Protocol):
-    """The result of a prepared SELECT of `result_columns.selected`, over a `source.mysql.session` whose text comes as
-    it is stored (character_set_results is NULL)."""
+    """The result of a prepared SELECT of `result_columns.select_list`.
+
+    The session must return text unconverted (character_set_results is NULL)."""
 
     @property
     def columns(self) -> Sequence[ResultColumn]:
@@ -46,16 +48,17 @@ class Rows(Protocol):
         ...
 
     def read_into(self, room: memoryview) -> int:
-        """Read row packets of the binary protocol, cut anywhere, into ``room``; returns how many bytes, at least one.
+        """Read bytes of row packets of the binary protocol into ``room``; returns their number, at least one.
 
-        It is not called after the packet that ends the rows. Raises SourceUnavailableError for a lost connection.
+        The bytes can end inside a packet. The method is not called after the packet that ends the rows. Raises
+        SourceUnavailableError for a lost connection.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """What the messages of rows say of their source: the binlog's end when they were read, and when and where that was.
+    """The source that the messages of the rows name: the end of the binlog at the SELECT, the time and the server.
 
     ``gtid`` is that of a transaction, or '' for none.
     """
@@ -67,11 +70,10 @@ class AsOf:
 
 
 class RowReader:
-    """Makes messages of op r out of rows that were read.
+    """Makes messages of op r of the rows of a SELECT.
 
-    Row programs made for one chunk serve the next. Not for use by two threads at once. ``snapshot`` is what
-    `Slot.SNAPSHOT` says of the rows; ``columns`` are left out of the messages or masked in them. ``finisher`` makes
-    messages of the rows of its tables, as it does of a binlog's.
+    All chunks use the same row programs. Not thread-safe. ``snapshot`` is the text of `Slot.SNAPSHOT`; ``columns`` are
+    omitted from the messages or masked in them. ``finisher`` makes messages of unfinished rows, as in `KernelDecoder`.
     """
 
     def __init__(
@@ -99,14 +101,14 @@ class RowReader:
     ) -> Iterator[MessageBlock | SliceReport]:
         """Yield the blocks of ``chunk``, in the order of ``rows``, and last its report.
 
-        ``rows`` are those of a SELECT of `selected(schema)`. ``beside`` are readers that make other messages of the
-        same rows: their blocks come between this one's, and their reports before its.
+        ``rows`` is the result of a SELECT of `select_list(schema)`. ``beside`` are readers that make other messages of
+        the same rows: their blocks come between the blocks of this reader, and their reports before its report.
 
-        Raises SchemaError where the rows have other columns, BinlogFormatError for rows that cannot be read,
-        SourceError where the server ends them with an error, SettingsError for a column rule that the table cannot
+        Raises SchemaError if the rows have other columns, BinlogFormatError for rows that cannot be read,
+        SourceError if the server ends them with an error, SettingsError for a column rule that the table cannot
         have.
         """
-        table_map, columns = turned_columns(schema, rows.columns)
+        table_map, columns = image_columns(schema, rows.columns)
         runs = [reader._begin(schema, columns, table_map, chunk, as_of) for reader in (*beside, self)]
         yield from self._run(runs, rows, np.array(columns, np.int64), _event_head(len(schema.columns), as_of))
         for run in runs:
@@ -132,14 +134,14 @@ class RowReader:
         return run
 
     def _run(self, runs: Sequence[_ChunkRun], rows: Rows, columns: Words, head: bytes) -> Iterator[MessageBlock]:
-        """Turn row packets into rows events, and have the kernel make messages of each."""
+        """Convert row packets into rows events, and run the kernel over each event; yields the full blocks."""
         packets, event = self._packets, self._event
         state = np.zeros(result_rows.STATE_WORDS, np.int64)
         state[result_rows.OUT] = len(head)
         packets.at = packets.filled = 0
         while True:
             state[result_rows.AT], state[result_rows.FILLED] = packets.at, packets.filled
-            code = result_rows.turn(packets.data, state, columns, event.data)
+            code = result_rows.convert_rows(packets.data, state, columns, event.data)
             packets.at = int(state[result_rows.AT])
             if code < 0:
                 raise runs[-1].error(f"row {state[result_rows.ROWS]}: {TEXTS[code]}")
@@ -164,14 +166,14 @@ class RowReader:
 
 
 class _ChunkRun(KernelRun):
-    """The rows of a chunk on their way through the kernel, as WRITE_ROWS events that share one position."""
+    """A run of the kernel over the rows of a chunk, as WRITE_ROWS events that share one position."""
 
     @property
     def name(self) -> str:
         return "chunk"
 
     def begin(self, table: int, gtid: str) -> None:
-        """Say which program the rows are for, and what GTID they have."""
+        """Set the program of the rows, and their GTID."""
         state = self.state
         state[layout.INNER] = 1  # rows are numbered through all of the events
         state[layout.LEFT] = 1 << 62
@@ -185,16 +187,16 @@ class _ChunkRun(KernelRun):
 
 
 _SIZE_AT = 9
-"""Where an event's size stands in it."""
+"""The offset of the size in an event's header."""
 
 
 def _event_head(columns: int, as_of: AsOf) -> bytes:
-    """A WRITE_ROWS event up to its first image; its size is to be filled in."""
+    """A WRITE_ROWS event up to its first image; the caller sets its size."""
     packed = bytes([columns]) if columns < 251 else b"\xfc" + columns.to_bytes(2, "little")
     return (
         HEADER.pack(as_of.ts_seconds, EventType.WRITE_ROWS, as_of.server_id, 0, 0, 0)
         + _TABLE_ID.to_bytes(6, "little")
-        + b"\0\0"  # not the last rows event of its statement
+        + b"\0\0"  # flags: not the last rows event of its statement
         + b"\2\0"  # no extra data
         + packed
         + b"\xff" * ((columns + 7) // 8)

@@ -1,4 +1,4 @@
-"""One slice on its way through the kernel: raw events in, finished blocks and the slice's accounts out."""
+"""The decoder of one slice: it turns raw events into blocks of messages and a report of the slice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from changefeed.binlog.events.framing import (
     FormatDescription,
     incident_of,
     name_of,
-    why_unreadable,
+    unreadable_reason,
 )
 from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
@@ -30,26 +30,26 @@ from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
+from changefeed.binlog.transaction_events import TransactionEvents
 from changefeed.binlog.unfinished import Routed, RowTransformer
-from changefeed.binlog.unsettled import Unsettled
 from changefeed.errors import SchemaError
 from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
-from changefeed.model.transaction_event import Happening, PreparedTransaction, TransactionEvent, UnknownSavepoint
+from changefeed.model.transaction_event import PreparedTransaction, RowEffect, TransactionEvent, UnknownSavepoint
 from changefeed.model.window import ANONYMOUS, Slice
 from changefeed.native.compiled import python_of
 from changefeed.records.block import MessageBlock
 
-_MAY_BE_INSIDE = frozenset(
+_ALLOWED_INSIDE = frozenset(
     {EventType.QUERY, EventType.ROWS_QUERY, EventType.PARTIAL_UPDATE_ROWS, EventType.XA_PREPARE, *rewrite.TYPES}
     | (NO_CHANGE - {EventType.ROTATE})
 )
 
-_OF_OUTER = (
+_SAVED_WORDS = (
     layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS, layout.EVENT_TYPE, layout.EVENT_SIZE,
 )  # fmt: skip
-"""The words of the state that events inside of another have of their own."""
+"""The words of the state that are saved before events inside another event are decoded, and restored afterwards."""
 
 advance = python_of(kernel_advance)
 end_transaction = python_of(kernel_end_transaction)
@@ -57,11 +57,11 @@ end_statement = python_of(kernel_end_statement)
 
 
 class SliceDecoder(KernelRun):
-    """One slice on its way through the kernel."""
+    """Decodes one slice of a binlog: runs the kernel, and processes the events that need Python."""
 
     def __init__(
         self,
-        piece: Slice,
+        slice: Slice,
         programs: Programs,
         buffers: Buffers,
         server_uuid: str,
@@ -75,56 +75,56 @@ class SliceDecoder(KernelRun):
             programs,
             buffers,
             server_uuid,
-            origin=piece.file,
-            number=piece.number,
-            file=piece.file,
-            position=piece.start,
+            origin=slice.file,
+            number=slice.number,
+            file=slice.file,
+            position=slice.start,
             block_bytes=block_bytes,
             finisher=finisher,
         )
-        self.piece = piece
+        self.slice = slice
         self.description: FormatDescription | None = None
         self._on_statement = on_statement
-        self._unsettled = Unsettled()
+        self._transaction_events = TransactionEvents()
         self._inputs: list[tuple[int, bytes]] = []
-        """Of the statement that follows."""
+        """Type and body of the INTVAR, RAND and USER_VAR events before the next statement."""
         self._prepared = prepared
         self._payload_end = 0
-        self.state[layout.LEFT] = piece.size_bytes
-        if piece.gtid not in ("", ANONYMOUS):
-            self._texts.set_gtid(Gtid.parse(piece.gtid))
-        self.state[layout.IN_TRANSACTION] = self.state[layout.IN_PARTS] = bool(piece.gtid)
-        self.state[[layout.COMMIT_MICROS, layout.THREAD]] = piece.commit_micros, piece.thread
+        self.state[layout.LEFT] = slice.size_bytes
+        if slice.gtid not in ("", ANONYMOUS):
+            self._texts.set_gtid(Gtid.parse(slice.gtid))
+        self.state[layout.IN_TRANSACTION] = self.state[layout.IN_PARTS] = bool(slice.gtid)
+        self.state[[layout.COMMIT_MICROS, layout.THREAD]] = slice.commit_micros, slice.thread
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[MessageBlock | SliceReport]:
-        """See `KernelDecoder.decode`."""
+        """Yield the blocks of the slice, and last its report; see `KernelDecoder.decode`."""
         source = Input()
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             while len(view):
                 view = view[source.append(view) :]
-                if self.description is None and not self._preamble(source):
+                if self.description is None and not self._read_description(source):
                     continue
                 yield from self.run(source)
         if self.state[layout.LEFT] != 0:
-            raise self.error(f"the binlog ends {self.state[layout.LEFT]} bytes before the end of what was to be read")
+            raise self.error(f"expected {self.state[layout.LEFT]} more bytes of the slice, found the end of the binlog")
         if source.filled > source.at:
-            raise self.error(f"{source.filled - source.at} bytes follow the end of what was to be read")
+            raise self.error(f"expected the end of the slice, found {source.filled - source.at} more bytes")
         yield from self.finish()
 
-    def _run_inside(self, outer: Input, parts: Iterable[bytes], inner: int) -> Iterator[MessageBlock]:
-        """Run events instead of the event at hand in ``outer``: those of a compressed transaction, or the event
-        rewritten.
+    def _decode_inside(self, outer: Input, parts: Iterable[bytes], inner: int) -> Iterator[MessageBlock]:
+        """Decode the events in ``parts`` instead of the current event of ``outer``; yields the full blocks.
 
-        They share its position, and go on with its row numbers. ``inner`` is 1 for the former, 2 for the latter.
+        These events have the position of the outer event, and their rows are numbered consecutively. ``inner`` is 1 for
+        the events of a compressed transaction, 2 for the current event in a form that the kernel can decode.
         """
         state = self.state
-        kept = {word: int(state[word]) for word in _OF_OUTER}
+        saved = {word: int(state[word]) for word in _SAVED_WORDS}
         _, kind, _, size, _, _ = outer.header()
-        if kept[layout.INNER] == 0:
+        if saved[layout.INNER] == 0:
             state[layout.ROW] = 0
             state[layout.EVENT_END] = state[layout.POSITION] + size
-        if kind != EventType.TRANSACTION_PAYLOAD and kept[layout.EVENT_TYPE] == 0:
+        if kind != EventType.TRANSACTION_PAYLOAD and saved[layout.EVENT_TYPE] == 0:
             state[layout.EVENT_TYPE], state[layout.EVENT_SIZE] = kind, size
         state[layout.INNER] = inner
         state[layout.CHECKSUMS] = 0
@@ -137,51 +137,53 @@ class SliceDecoder(KernelRun):
                 view = view[source.append(view) :]
                 yield from self.run(source)
         if source.filled > source.at:
-            raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event end a compressed event")
-        for word, value in kept.items():
+            raise DamagedEvent(f"a compressed event ends with {source.filled - source.at} bytes of an incomplete event")
+        for word, value in saved.items():
             state[word] = value
 
     @property
     def name(self) -> str:
-        """What a file of this kind is called in messages."""
+        """The word for a binlog file, for error messages."""
         return "binlog"
 
     def _fault_text(self, code: int) -> str:
         return super()._fault_text(code) + (" (inside a compressed event)" if self.state[layout.INNER] else "")
 
     @property
-    def committed(self) -> int:
-        """Position of the last commit boundary that was reached: what is before it are whole transactions."""
+    def last_commit(self) -> int:
+        """The position of the last commit boundary up to the current event."""
         return int(self.state[layout.COMMITTED])
 
-    # --- the beginning
+    # --- the FORMAT_DESCRIPTION event at the beginning
 
-    def _preamble(self, source: Input) -> bool:
-        """Read up to the FORMAT_DESCRIPTION; False while it is not all there."""
+    def _read_description(self, source: Input) -> bool:
+        """Read the events up to the FORMAT_DESCRIPTION; returns False if ``source`` does not have all of it yet."""
         while source.filled - source.at >= HEADER_SIZE:
             _, kind, _, size, _, flags = source.header()
+            if kind == EventType.START_V3:
+                raise self.error(f"the file begins with {name_of(kind)}: {unreadable_reason(kind)}")
             if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION) or not HEADER_SIZE <= size <= 4096:
                 raise self.error(
-                    f"{name_of(kind)} of {size} bytes stands where FORMAT_DESCRIPTION should be: this is not a binlog"
+                    f"expected FORMAT_DESCRIPTION, found {name_of(kind)} of {size} bytes: the file is not a binlog"
                 )
             if source.filled - source.at < size:
                 return False
             if kind == EventType.ROTATE:
                 if not flags & ARTIFICIAL_FLAG:
-                    raise self.error("ROTATE stands where FORMAT_DESCRIPTION should be")
+                    raise self.error("expected FORMAT_DESCRIPTION, found ROTATE")
                 source.at += size
                 continue
-            counted = self.piece.start == FIRST_POSITION
+            is_in_slice = self.slice.start == FIRST_POSITION
             try:
-                self._describe(source.event(size))
+                self._set_description(source.event(size))
             except DamagedEvent as damage:
                 raise self.error(str(damage), source) from damage
-            if not counted:
+            if not is_in_slice:
                 source.at += size
             return True
         return False
 
-    def _describe(self, event: bytes) -> None:
+    def _set_description(self, event: bytes) -> None:
         self.description = FormatDescription.parse(event[HEADER_SIZE:])
         self.state[layout.CHECKSUMS] = int(self.description.checksum)
 
@@ -193,40 +195,40 @@ class SliceDecoder(KernelRun):
         try:
             table = programs.of_event(body, is_mariadb=self._is_mariadb())
         except SchemaError as error:
-            raise type(error)(f"binlog {self.piece.file}:{self.state[layout.POSITION]}: {error}") from error
+            raise type(error)(f"binlog {self.slice.file}:{self.state[layout.POSITION]}: {error}") from error
         self._accounts.make_room(len(programs.counters))
         self._index.put(rewrite.table_id_of(body), table, programs.memory.place_bytes(body[6:]), len(body) - 6)
-        self._pass(source, size)
+        self._skip(source, size)
 
     def _is_mariadb(self) -> bool:
         return self.description is not None and self.description.is_mariadb
 
-    # --- events that Python handles
+    # --- events that Python handles instead of the kernel
 
     def _event(self, source: Input) -> tuple[int, bytes]:
-        """Size of the event at hand, and its bytes between header and checksum."""
+        """The size of the current event, and its body: the bytes between header and checksum."""
         size = source.header()[3]
         end = source.at + size - CHECKSUM_SIZE * int(self.state[layout.CHECKSUMS])
         return size, source.data[source.at + HEADER_SIZE : end].tobytes()
 
-    def _pass(self, source: Input, size: int) -> None:
-        """Pass over the event at hand, and count it."""
+    def _skip(self, source: Input, size: int) -> None:
+        """Go on to the next event, and count the current event, which has ``size`` bytes."""
         advance(self.state, size)
         source.at += size
 
     def handle(self, source: Input, code: int) -> Iterator[MessageBlock]:
-        if code == layout.TABLE_WANTED:
+        if code == layout.NEW_TABLE_MAP:
             self._add_table(source)
             return
         _, kind, _, size, _, flags = source.header()
-        if self.state[layout.INNER] and kind not in _MAY_BE_INSIDE and code != layout.REWRITE:
-            raise DamagedEvent(f"{name_of(kind)} stands inside a compressed transaction")
+        if self.state[layout.INNER] and kind not in _ALLOWED_INSIDE and code != layout.REWRITE:
+            raise DamagedEvent(f"{name_of(kind)} is not allowed inside a compressed transaction")
         match kind:
             case EventType.QUERY | EventType.EXECUTE_LOAD_QUERY | EventType.MARIADB_QUERY_COMPRESSED:
-                yield from self._statement(source, kind)
+                yield from self._handle_statement(source, kind)
             case EventType.TRANSACTION_PAYLOAD:
                 self._payload_end = int(self.state[layout.POSITION]) + size
-                yield from self._run_inside(source, payload.parts(self._event(source)[1]), 1)
+                yield from self._decode_inside(source, payload.parts(self._event(source)[1]), 1)
             case EventType.GTID_TAGGED:
                 self._open_transaction()
                 gtid = read_tagged(self._event(source)[1])
@@ -237,26 +239,28 @@ class SliceDecoder(KernelRun):
                 body = self._event(source)[1]
                 self._texts.set_gtid(Gtid.parse(gtid_of(kind, source.header()[2], body)))
                 self._texts.set_xid(xid_of_gtid(body))
-                self.state[layout.IN_TRANSACTION] = 1  # of an XA transaction
+                self.state[layout.IN_TRANSACTION] = 1  # in MariaDB the GTID event begins an XA transaction
                 self._accounts.begin_prepared()
             case EventType.XA_PREPARE:
                 self._accounts.in_xa = False
-                self._prepare(source)
+                self._hold_prepared(source)
                 end_transaction(self.state, self._accounts.runs)
             case EventType.ROWS_QUERY:
                 self._texts.set_query(self._event(source)[1][1:])
             case EventType.MARIADB_ANNOTATE_ROWS:
                 self._texts.set_query(self._event(source)[1])
             case EventType.FORMAT_DESCRIPTION:
-                self._describe(source.event(size))
+                self._set_description(source.event(size))
             case EventType.INCIDENT:
                 raise DamagedEvent(incident_of(self._event(source)[1]))
-            case EventType.MARIADB_START_ENCRYPTION if not flags & IGNORABLE_FLAG:  # a server that decrypts sets it
+            case EventType.MARIADB_START_ENCRYPTION if not flags & IGNORABLE_FLAG:
+                # If the server sends the file decrypted, the event has this flag.
                 raise DamagedEvent(
-                    "the file is encrypted (encrypt_binlog): it can be read from the server, not from disk"
+                    "the file is encrypted (encrypt_binlog), so only the server can read it: read the binlog from the "
+                    "server, not from disk"
                 )
             case _ if kind in rewrite.TYPES or code == layout.REWRITE:
-                yield from self._rewritten(source, kind)
+                yield from self._decode_rewritten(source, kind)
             case EventType.INTVAR | EventType.RAND | EventType.USER_VAR:
                 self._inputs.append((kind, self._event(source)[1]))
             case _ if kind in NO_CHANGE or flags & IGNORABLE_FLAG:
@@ -264,35 +268,36 @@ class SliceDecoder(KernelRun):
             case EventType.GTID | EventType.ANONYMOUS_GTID | EventType.MARIADB_GTID:
                 raise DamagedEvent("a transaction begins inside another transaction")
             case _:
-                raise DamagedEvent(why_unreadable(kind))
-        self._pass(source, size)
+                raise DamagedEvent(unreadable_reason(kind))
+        self._skip(source, size)
 
-    def _rewritten(self, source: Input, kind: int) -> Iterator[MessageBlock]:
-        """Run the plain event that stands for the rows event at hand."""
+    def _decode_rewritten(self, source: Input, kind: int) -> Iterator[MessageBlock]:
+        """Decompress or complete the current rows event, and decode the plain event instead; yields the full blocks."""
         size, body = self._event(source)
         event = source.event(size)
         if kind in rewrite.COMPRESSED_TYPES:
-            plain, inner = rewrite.inflated(event, body, kind), max(1, int(self.state[layout.INNER]))
-            yield from self._run_inside(source, [plain], inner)
+            plain, inner = rewrite.inflate_event(event, body, kind), max(1, int(self.state[layout.INNER]))
+            yield from self._decode_inside(source, [plain], inner)
             return
         table = self._index.table(rewrite.table_id_of(body))
         if table is None:
             raise DamagedEvent(TEXTS[NO_TABLE_MAP])
         words = self._programs.memory.words
         try:
-            if words[table + layout.TABLE_CAPTURED] == layout.PASSED_OVER:
-                raise DamagedEvent("its table's columns are not known")
+            if words[table + layout.TABLE_CAPTURED] == layout.SKIPPED:
+                raise DamagedEvent("the columns of its table are not known")
             images = rewrite.Images(words, table, self._programs.types[table])
             partial = kind == EventType.PARTIAL_UPDATE_ROWS
-            plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
+            plain = images.complete_images(event, body) if partial else images.unpack_values(event, body, kind)
         except DamagedEvent:
             if words[table + layout.TABLE_CAPTURED] == layout.CAPTURED:
                 raise
-            end_statement(self.state, rewrite.flags_of(body))  # nothing of a table that is left out stops a run
+            # A damaged event of a table that is not captured must not stop a run.
+            end_statement(self.state, rewrite.flags_of(body))
             return
-        yield from self._run_inside(source, [plain], 2)
+        yield from self._decode_inside(source, [plain], 2)
 
-    def _statement(self, source: Input, kind: int) -> Iterator[MessageBlock]:
+    def _handle_statement(self, source: Input, kind: int) -> Iterator[MessageBlock]:
         state = self.state
         query = Query.parse(
             self._event(source)[1],
@@ -312,7 +317,7 @@ class SliceDecoder(KernelRun):
         elif step is TransactionStep.COMMIT:
             end_transaction(state, self._accounts.runs)
         elif step in (TransactionStep.SAVEPOINT, TransactionStep.ROLLBACK_TO):
-            self._savepoint(source, step, query)
+            self._handle_savepoint(source, step, query)
         elif step is None and not query.takes_effect:
             self._inputs.clear()
             if not inside:
@@ -320,58 +325,58 @@ class SliceDecoder(KernelRun):
         elif step not in (TransactionStep.RELEASE, TransactionStep.XA_END):
             ends_xa = step in (TransactionStep.XA_COMMIT, TransactionStep.XA_ROLLBACK)
             self._accounts.in_xa &= not ends_xa
-            if self._on_statement is not None or ends_xa:  # something of their own stands behind the rows before it
+            if self._on_statement is not None or ends_xa:  # the caller must first get the rows before the statement
                 yield from self._flush()
                 yield from self._grouper.finish()
             self._report_statement(source, query)
             if self._prepared is not None and ends_xa:
                 yield from self._end_prepared(query, self._prepared)
             if step is TransactionStep.ROLLBACK:
-                self._unsettled.add(self._transaction_event(source, Happening.ROLLBACK))
+                self._transaction_events.add(self._transaction_event(source, RowEffect.ROLLBACK))
                 self._drain()
                 end_transaction(state, self._accounts.runs)
                 self._accounts.drain(self._texts.tagged, rolled_back=True)
             elif not inside:
                 end_transaction(state, self._accounts.runs)
 
-    # --- rows that may be void
+    # --- transactions that may be rolled back
 
     def report(self) -> SliceReport:
-        open_since = self.committed if self.state[layout.IN_TRANSACTION] == 1 else None
-        events = self._unsettled.report(open_since)
+        open_since = self.last_commit if self.state[layout.IN_TRANSACTION] == 1 else None
+        events = self._transaction_events.report(open_since)
         programs = self._programs
         report = self._accounts.report(self._number, programs.counters, events, open_since, programs.unordered)
-        return report if self._prepared is None else self._prepared.noted(report)
+        return report if self._prepared is None else self._prepared.complete_report(report)
 
-    def _transaction_event(self, source: Input, happening: Happening, name: str = "") -> TransactionEvent:
+    def _transaction_event(self, source: Input, effect: RowEffect, name: str = "") -> TransactionEvent:
         position = int(self.state[layout.POSITION])
         end = self._payload_end if self.state[layout.INNER] else position + source.header()[3]
-        return TransactionEvent(happening, self.committed, position, end, name)
+        return TransactionEvent(effect, self.last_commit, position, end, name)
 
-    def _savepoint(self, source: Input, step: TransactionStep, query: Query) -> None:
-        happening = Happening.SAVEPOINT if step is TransactionStep.SAVEPOINT else Happening.ROLLBACK_TO
-        self.state[layout.IN_PARTS] |= happening is Happening.ROLLBACK_TO
-        if happening is Happening.ROLLBACK_TO and self.state[layout.INNER]:
+    def _handle_savepoint(self, source: Input, step: TransactionStep, query: Query) -> None:
+        effect = RowEffect.SAVEPOINT if step is TransactionStep.SAVEPOINT else RowEffect.ROLLBACK_TO
+        self.state[layout.IN_PARTS] |= effect is RowEffect.ROLLBACK_TO
+        if effect is RowEffect.ROLLBACK_TO and self.state[layout.INNER]:
             raise DamagedEvent(
-                "ROLLBACK TO stands inside a compressed transaction, whose rows have one position: which of them the "
-                "source still has cannot be told"
+                "found ROLLBACK TO inside a compressed transaction: all rows of such a transaction have the same "
+                "position, so the rolled back rows cannot be identified"
             )
-        self._unsettled.add(self._transaction_event(source, happening, savepoint_of(query.sql)))
+        self._transaction_events.add(self._transaction_event(source, effect, savepoint_of(query.sql)))
 
-    def _prepare(self, source: Input) -> None:
+    def _hold_prepared(self, source: Input) -> None:
         xid = prepared_xid(self._event(source)[1])
         if self._prepared is None or xid is None:
             return
-        event = self._transaction_event(source, Happening.XA_PREPARE)
+        event = self._transaction_event(source, RowEffect.XA_PREPARE)
         try:
-            void = self._unsettled.prepare(event)
+            void = self._transaction_events.prepare(event)
         except UnknownSavepoint as error:
             raise DamagedEvent(f"ROLLBACK TO in the transaction that begins at {event.begin}: {error}") from error
         messages = self._take_back(event.begin)
         if messages is None:
-            self._unsettled.add_prepare(event)
+            self._transaction_events.add_prepare(event)
         rows = self._accounts.end_prepared(self._programs.counters)
-        self._prepared.hold(xid, PreparedTransaction(self.piece.file, event.begin, event.end, void), messages, rows)
+        self._prepared.hold(xid, PreparedTransaction(self.slice.file, event.begin, event.end, void), messages, rows)
 
     def _end_prepared(self, query: Query, prepared: PreparedRows) -> Iterator[MessageBlock]:
         xid = xid_of(query.sql)
@@ -380,11 +385,11 @@ class SliceDecoder(KernelRun):
             return
         position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
         for (topic, partition), messages in prepared.commit(
-            xid, self.piece.file, position, gtid, self._accounts.add_rows, self._finished
+            xid, self.slice.file, position, gtid, self._accounts.add_rows, self._finish_messages
         ):
             yield self._grouper.block(topic, partition, messages)
 
-    def _finished(self, messages: Iterable[Routed]) -> Iterable[Routed]:
+    def _finish_messages(self, messages: Iterable[Routed]) -> Iterable[Routed]:
         if self._finisher is None:
             return messages
         return self._finisher.messages(messages, self._programs.topics)
@@ -392,7 +397,7 @@ class SliceDecoder(KernelRun):
     def _report_statement(self, source: Input, query: Query) -> None:
         self._accounts.see(source.header()[0])
         position, micros = map(int, self.state[[layout.POSITION, layout.COMMIT_MICROS]])
-        statement = query.statement(source.header(), self.piece.file, position, self._texts.gtid, micros, self._inputs)
+        statement = query.statement(source.header(), self.slice.file, position, self._texts.gtid, micros, self._inputs)
         self._inputs.clear()
         statement = self._accounts.add_statement(statement)
         self._programs.forget()

@@ -1,4 +1,4 @@
-"""The contract of what decodes slices: the kernel's decoder and the reference reader."""
+"""The contract of readers of slices: the decoder with the kernel, and the reference reader."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from changefeed.records.block import MessageBlock
 
 
 class SliceReader(Protocol):
-    """Decodes a slice into finished messages."""
+    """Decodes slices into blocks of messages."""
 
-    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
-        """Yield the blocks of ``piece``, each topic-partition's in binlog order, and last one SliceReport.
+    def read(self, slice: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """Yield the blocks of ``slice``, in binlog order for each topic-partition, and last one SliceReport.
 
-        Obligations: reads exactly ``[start, end)`` by its own count of bytes; each event is decoded, or is of a
-        type that is listed as carrying no change, or stops the slice.
+        A reader must count the bytes and read exactly ``[start, end)``. For each event one of these is true: the reader
+        decodes it, or its type is in the list of types without changes, or the reader raises an error.
 
-        Raises BinlogFormatError (with coordinates) for bytes that cannot be decoded, SchemaError where a table's
-        columns are not known, SourceUnavailableError for a lost connection, BinlogGoneError for a missing file.
+        Raises BinlogFormatError, with coordinates, for bytes that cannot be decoded, SchemaError if a table's columns
+        are not known, SourceUnavailableError for a lost connection, BinlogGoneError for a missing file.
         """
         ...

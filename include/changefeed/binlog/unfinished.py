@@ -1,8 +1,7 @@
-"""Rows that the kernel leaves unfinished: what the messages of some tables become is made of them in Python.
+"""Unfinished rows: rows whose messages Python makes.
 
-The kernel writes them in a format that a `RowTransformer` knows, to a group of their own, which is no topic's. Before
-messages are collected by topic and partition, the finisher makes them of those rows, in their order: behind it nothing
-tells them from others.
+The kernel writes these rows in the format of a `RowTransformer`, to a separate group that belongs to no topic. Before
+messages are collected by topic and partition, the transformer makes messages of these rows, in order.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ from changefeed.formats.format import RowFormat
 from changefeed.records.block import Message
 
 Routed = tuple[tuple[str, int], Message]
-"""A message, and before it its topic and partition."""
+"""(topic, partition) and a message."""
 
 
 class RowTransformer(Protocol):
     """Makes messages of unfinished rows."""
 
     def row_format(self, database: str, table: str) -> RowFormat | None:
-        """What the kernel writes the rows of a table in; None for one whose messages it finishes by itself."""
+        """The format in which the kernel writes a table's rows; None if the kernel finishes the messages."""
         ...
 
     def output(self, count: int, output: Output, topics: Topics) -> tuple[int, Output]:
-        """The first ``count`` messages of ``output`` with all of them finished, in their order, and their number.
+        """Finish the first ``count`` messages of ``output``; returns an output with the new messages, and their number.
 
-        ``topics`` has the tables of unfinished groups, and gets the topics of the messages that are made. What is
-        returned may be ``output`` itself, changed.
+        The messages stay in order. ``topics`` has the tables of unfinished groups; the topics of the new messages are
+        added to it. The result may be ``output`` itself, changed.
         """
         ...
 
     def messages(self, unfinished: Iterable[Routed], topics: Topics) -> Iterator[Routed]:
-        """As `output`, of messages that were taken out of it."""
+        """Yield the finished messages for ``unfinished``, as `output` does for the messages of an output."""
         ...

@@ -1,4 +1,4 @@
-"""The application that the command's modules add to, and what they share."""
+"""The typer application to which the command's modules add commands, and functions that the commands share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from changefeed.cli.variables import variable_store
 from changefeed.errors import SettingsError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.connection import from_environment
 from changefeed.printable import printable
 from changefeed.settings.file import load_pipeline, load_pipelines, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
-from changefeed.state.table_store import TableCheckpointStore
 
 if TYPE_CHECKING:  # at run time each command would wait for the clients of Kafka and MySQL, `--help` too
     from changefeed.pipeline.connections import PipelineConnections
 
 EXIT_ERROR = 1
+"""An error; a finding of `check`; a pipeline in error in `status` and `lag`; a seek that was not confirmed."""
 EXIT_NOTHING_NEW = 3
+"""`plan`, `run` and `replicate`: there is nothing new."""
 EXIT_DIFFERS = 4
+"""`verify`: rows or records differ."""
 EXIT_INCOMPLETE = 5
+"""`verify`: nothing differs, but not everything could be compared."""
 
 app = typer.Typer(
     help="changefeed: publish MySQL's row changes to Kafka, without Airflow.",
@@ -39,12 +41,12 @@ app = typer.Typer(
     context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
-WIDEST = 10_000
-"""Columns of output that is no terminal: whatever reads it gets whole lines."""
+MAX_WIDTH = 10_000
+"""Width of output that is not a terminal, so that its readers get complete lines."""
 
 
 class _PrintableConsole(Console):
-    """A console on which names of tables, topics and files move no cursor: only its own styles do."""
+    """A console that escapes control characters in names of tables, topics and files."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
@@ -55,25 +57,27 @@ class _PrintableConsole(Console):
 
 
 class PrintableLog(logging.Formatter):
-    """As a line of the log is printed: see `printable`."""
+    """A formatter that escapes control characters: see `printable`."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 out = _PrintableConsole(
-    soft_wrap=True, highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDEST
+    soft_wrap=True, highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else MAX_WIDTH
 )
 
-PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of a pipeline, as in its YAML.")]
-AnyPipeline = Annotated[str | None, typer.Argument(metavar="[PIPELINE]", help="One pipeline; all without it.")]
+PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of the pipeline, as in its YAML.")]
+AnyPipeline = Annotated[
+    str | None, typer.Argument(metavar="[PIPELINE]", help="Name of a pipeline. Default: all pipelines.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def chosen(name: str | None) -> tuple[list[Pipeline], dict[Path, SettingsError]]:
-    """The named pipeline, or all of them and the error of each file that is no pipeline.
+def select_pipelines(name: str | None) -> tuple[list[Pipeline], dict[Path, SettingsError]]:
+    """The pipeline ``name``, or all pipelines and the error of each invalid file.
 
-    Raises SettingsError where the named one is wrong, or where there is no file at all.
+    Raises SettingsError if the file of pipeline ``name`` is invalid, or if there are no files.
     """
     if name is not None:
         return [load_pipeline(name)], {}
@@ -83,27 +87,32 @@ def chosen(name: str | None) -> tuple[list[Pipeline], dict[Path, SettingsError]]
     folder = pipelines_folder()
     found = "has no .yaml file" if folder.is_dir() else "does not exist"
     raise SettingsError(
-        f"no pipelines: wanted a YAML file each in {str(folder)!r}, which {found}. Write one (the README shows how one "
-        "looks), or set CHANGEFEED_PIPELINES to the folder that has them."
+        f"no pipelines: expected YAML files in {str(folder)!r}, which {found}. Create one (the README has an example), "
+        "or set CHANGEFEED_PIPELINES to the folder of pipelines."
     )
 
 
 def connections_of(pipeline: Pipeline) -> PipelineConnections:
-    """The pipeline with its connections out of the environment."""
+    """The pipeline with its connections, which are read from environment variables."""
     from changefeed.pipeline.connections import PipelineConnections
 
     return PipelineConnections(pipeline, from_environment)
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
-    """The pipeline's checkpoint store, outside of an Airflow task; raises SettingsError where it cannot be had here."""
-    if pipeline.checkpoint.connection is None:
+    """The pipeline's checkpoint store, outside of an Airflow task; raises SettingsError if it is not available."""
+    from changefeed.pipeline.checkpoint_store import checkpoint_store
+
+    def open_variables() -> CheckpointStore:
+        from changefeed.cli.variables import variable_store
+
         return variable_store(pipeline)
-    return TableCheckpointStore(from_environment(pipeline.checkpoint.connection))
+
+    return checkpoint_store(connections_of(pipeline), open_variables)
 
 
 def table(*columns: str) -> Table:
-    """A table to fill and print. Nothing in it is cut: on a narrow terminal a long value goes on in the next line."""
+    """An empty table. On a narrow terminal long values are wrapped, not cut."""
     shown = Table(box=None)
     for column in columns:
         shown.add_column(column, overflow="fold")

@@ -1,4 +1,4 @@
-"""Command that publishes a part of the binlog again: backfill."""
+"""The command backfill, which publishes a range of the binlog again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, table
-from changefeed.cli.request_options import takes
+from changefeed.cli.request_options import add_options
 from changefeed.errors import SettingsError
 from changefeed.model.run_identity import backfill_identity
 from changefeed.model.seek import is_time
@@ -25,7 +25,7 @@ _ENDS = ("from_coordinates", "to_coordinates", "from_time", "to_time")
 
 
 @app.command()
-@takes(
+@add_options(
     BackfillForm,
     omit=_ENDS,
     from_file=typer.Option(metavar="FILE"),
@@ -39,29 +39,37 @@ def backfill(
     *,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="WHERE", help="FILE:POSITION, or a time (2026-01-31T12:00:00Z)."),
+        typer.Option(
+            "--from", metavar="WHERE", help="Start of the range: FILE:POSITION, or a time (2026-01-31T12:00:00Z)."
+        ),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", metavar="WHERE", help="The same, not included. Default, of times: now.")
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="End of the range, not included: FILE:POSITION, or a time. Default of a time: now.",
+        ),
     ] = None,
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     run_id: Annotated[
-        str | None, typer.Option(help="Names this backfill: with the same one again, nothing is published twice.")
+        str | None,
+        typer.Option(help="Id of the backfill: letters, digits, _ and -. With an earlier id that backfill continues."),
     ] = None,
-    only_plan: Annotated[bool, typer.Option("--plan", help="Only show files, bytes and tables.")] = False,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Only show files, bytes, tables and topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish a part of the binlog again, with the pipeline's own Spark, beside its live windows.
+    """Publish a range of the binlog again, with the pipeline's own Spark, besides its live windows.
 
-    The range is given in one form: --from-file and --to-file, --from and --to, or --gtids. The checkpoint is neither
-    looked at nor moved. One that failed goes on where it stopped when it is given its --run-id again.
+    Set the range in one form: --from-file and --to-file, --from and --to, or --gtids. The checkpoint is neither read
+    nor moved. A backfill that failed continues if it is started again with its --run-id and the same options.
     """
     from changefeed.operations.backfill import finish_backfill, plan_backfill, sealed_backfill
     from changefeed.source.archive.archive import Archive
 
-    request = BackfillRequest.of({"pipeline": name, **asked, **_ends(start, end)})
+    request = BackfillRequest.of({"pipeline": name, **arguments, **_parse_ends(start, end)})
     pipeline = load_pipeline(name)
-    run_id = checked_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    run_id = check_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     identity = backfill_identity(name, f"{run_id}_{request.fingerprint}")
     connections = connections_of(pipeline)
     planned = plan_backfill(connections, request, identity, archive_of=Archive)
@@ -94,8 +102,8 @@ def backfill(
         out.print(f"{name}: published {manifest.row_count:,} rows in {manifest.message_count:,} messages")
 
 
-def _ends(start: str | None, end: str | None) -> dict[str, Any]:
-    """The fields of a request that --from and --to are: times or coordinates, told apart by their form."""
+def _parse_ends(start: str | None, end: str | None) -> dict[str, Any]:
+    """The fields of the request for --from and --to: times or coordinates, by the form of the text."""
     return {
         f"{which}_{'time' if is_time(text) else 'coordinates'}": text
         for which, text in (("from", start), ("to", end))
@@ -103,10 +111,10 @@ def _ends(start: str | None, end: str | None) -> dict[str, Any]:
     }
 
 
-def checked_run_id(run_id: str) -> str:
-    """``run_id``; raises SettingsError for one that cannot be part of an identity."""
+def check_run_id(run_id: str) -> str:
+    """Return ``run_id``; raises SettingsError if it cannot be part of an identity."""
     if not re.fullmatch(r"[a-zA-Z0-9_-]{1,100}", run_id):
-        raise SettingsError(f"run id {run_id!r} cannot be used: wanted up to 100 letters, digits, _ and -")
+        raise SettingsError(f"expected a run id of up to 100 letters, digits, _ and -, found {run_id!r}")
     return run_id
 
 

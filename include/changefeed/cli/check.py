@@ -1,4 +1,4 @@
-"""Command that looks at pipelines before they run: check."""
+"""The command check, which checks pipelines before they run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any
 
 import typer
 
-from changefeed.cli.app import EXIT_ERROR, AnyPipeline, AsJson, app, chosen, connections_of, out, store_of
-from changefeed.cli.variables import lack_of_airflow
+from changefeed.cli.app import EXIT_ERROR, AnyPipeline, AsJson, app, connections_of, out, select_pipelines, store_of
 from changefeed.errors import ChangefeedError
 from changefeed.model.connection import from_environment
 from changefeed.operations.finding import Finding, Level, fail, ok, summary, warn
@@ -25,16 +24,16 @@ from changefeed.settings.site import load_site
 
 @app.command()
 def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
-    """Check pipelines: YAML, the source's settings and rights, tables, topics, Kafka, pipelines beside each other, and
-    what the next run would be refused for, in the same words.
+    """Check pipelines: YAML, the source's settings and rights, tables, topics, Kafka, conflicts with other pipelines,
+    and errors that the next run would have.
 
-    Each line is OK, WARN or FAIL, the last one counts them; those that fail are on stderr. Exits 1 when one fails.
+    Each line is OK, WARN or FAIL, and the last line counts them. FAIL lines are on stderr. Exits 1 if a check fails.
     """
     from changefeed.operations.check import check as check_pipeline
     from changefeed.operations.neighbours import Neighbours
 
-    pipelines, errors = chosen(name)
-    wrong = [_told(error) for error in errors.values()]
+    pipelines, errors = select_pipelines(name)
+    wrong = [_format_error(error) for error in errors.values()]
     for message in wrong:
         print(message, file=sys.stderr)
     reports = []
@@ -58,17 +57,20 @@ def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
 
 
 def _notifiers(pipeline: Pipeline) -> Iterator[Finding]:
-    """Whether alerts can be sent with each notifier of the pipeline; a run publishes all the same where they cannot."""
+    """Yield a finding for each notifier of the pipeline: whether it can be created. Runs succeed even if it
+    cannot."""
     for settings in pipeline.alerts.notify:
+        from changefeed.cli.variables import find_airflow_problem
+
         try:
             load_site().check_notifier(settings.notifier)
-            if lack := lack_of_airflow():
-                yield warn(f"notifier {settings.notifier}: allowed, and not looked at: {lack}")
+            if problem := find_airflow_problem():
+                yield warn(f"notifier {settings.notifier}: allowed, and not checked: {problem}")
                 continue
-            with redirect_stdout(sys.stderr):  # Airflow's log
-                from changefeed.airflow.alerts import notifier
+            with redirect_stdout(sys.stderr):  # where Airflow logs
+                from changefeed.airflow.alerts import create_notifier
 
-                notifier(settings)
+                create_notifier(settings)
             yield ok(f"notifier {settings.notifier}: allowed")
         except ChangefeedError as error:
             yield fail(error)
@@ -76,7 +78,7 @@ def _notifiers(pipeline: Pipeline) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found of a pipeline."""
+    """The findings of a pipeline."""
 
     pipeline: str
     findings: list[Finding] = field(default_factory=list)
@@ -87,11 +89,11 @@ class Report:
 
     @property
     def wrong(self) -> list[str]:
-        """The texts of those that fail."""
+        """The texts of the findings that fail."""
         return self._texts(Level.FAIL)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: all lines in their order, and by level."""
+        """As plain values: all lines in order, and by level."""
         return {
             "pipeline": self.pipeline,
             "right": self._texts(Level.OK),
@@ -105,5 +107,5 @@ class Report:
         return [finding.text for finding in self.findings if finding.level is level]
 
 
-def _told(error: ChangefeedError) -> str:
+def _format_error(error: ChangefeedError) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Commands about what a pipeline's commit log keeps: windows, recover, rename, sign, prune."""
+"""Commands about a pipeline's commit log: windows, recover, rename, sign, prune."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from changefeed.settings.file import load_pipeline
 @app.command()
 def windows(
     name: PipelineName,
-    limit: Annotated[int, typer.Option("-n", help="How many, the latest first.")] = 20,
+    limit: Annotated[int, typer.Option("-n", help="Number of windows.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show the last sealed windows: their manifests, as the commit log keeps them."""
+    """Show the manifests of the last sealed windows in the commit log, latest first."""
     from changefeed.pipeline.windows import windows as windows_of
 
     manifests = windows_of(connections_of(load_pipeline(name)), limit)
@@ -42,7 +42,7 @@ def windows(
 
 @app.command()
 def recover(name: PipelineName) -> None:
-    """Rebuild a lost or outdated checkpoint from the commit log's latest sealed window."""
+    """Rebuild a lost or outdated checkpoint from the latest sealed window or seek in the commit log."""
     from changefeed.operations.recover import recover as recover_checkpoint
 
     pipeline = load_pipeline(name)
@@ -56,12 +56,12 @@ def recover(name: PipelineName) -> None:
 
 @app.command()
 def rename(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The name that the pipeline had.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it has in its YAML now.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="Old name of the pipeline.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="New name, which its YAML has.")],
 ) -> None:
     """Move a pipeline's checkpoint, commit log and schema history to the new name that its YAML has.
 
-    Refused while a run is alive. One that was killed is ended by running it again. Topics of rows stay as they are.
+    Refused while a run is alive. If the command is killed, run it again. Topics of rows do not change.
     """
     from changefeed.operations.rename import rename as move
 
@@ -76,15 +76,15 @@ def rename(
 
 @app.command()
 def sign(name: PipelineName) -> None:
-    """Sign what the commit log and the schema history hold with the pipeline's `commit_log.key`.
+    """Sign all records of the commit log and the schema history with the pipeline's `commit_log.key`.
 
-    Once after the key was set or changed. Refused while a run is alive.
+    Run it once after the key was set or changed. Refused while a run is alive.
     """
     from changefeed.operations.sign import sign as sign_logs
 
     done = sign_logs(connections_of(load_pipeline(name)))
     out.print(
-        f"{name}: signed {done.records} records of the commit log, {done.strange} of which none of the keys had "
+        f"{name}: signed {done.records} records of the commit log, {done.untrusted} of which none of the keys had "
         f"signed{', and the schema history' if done.schemas else ''}"
     )
 
@@ -93,12 +93,12 @@ def sign(name: PipelineName) -> None:
 def prune(
     name: PipelineName,
     topic: Annotated[
-        list[str] | None, typer.Option(help="Only topics that were removed from Kafka, by pattern; may be given again.")
+        list[str] | None, typer.Option(help="Pattern of topics that were removed from Kafka. May be repeated.")
     ] = None,
 ) -> None:
-    """Forget what the commit log knows of tables that are gone. Their topics stay.
+    """Remove the records of dropped tables from the commit log. Their topics stay.
 
-    With --topic: of topics that somebody removed, where that is what stops the runs.
+    With --topic: remove the records of topics that were removed from Kafka, if runs stop because of them.
     """
     from changefeed.operations.prune import forget_removed
     from changefeed.operations.prune import prune as prune_log

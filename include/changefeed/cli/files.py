@@ -1,4 +1,4 @@
-"""Commands about binlog bytes: decode files, explain a table's row program."""
+"""Commands about binlog files: decode and explain."""
 
 from __future__ import annotations
 
@@ -34,29 +34,36 @@ def decode(
         list[str], typer.Argument(metavar="FILE...", help="Binlog or relay-log files; - is standard input.")
     ],
     format_name: Annotated[
-        str, typer.Option("--format", help="Message format, as a pipeline's `format` names it.")
+        str, typer.Option("--format", help="Wire format, as in a pipeline's `format`.")
     ] = DEFAULT_FORMAT,
     format_options: Annotated[
-        list[str] | None, typer.Option("--format-option", metavar="NAME=VALUE", help="An option of the format.")
+        list[str] | None,
+        typer.Option("--format-option", metavar="NAME=VALUE", help="Option of the format. May be repeated."),
     ] = None,
-    tables: Annotated[list[str] | None, typer.Option(help="Only rows of these: DATABASE.TABLE with * and ?.")] = None,
-    start: Annotated[int | None, typer.Option("--from", help="Position of the first event.")] = None,
-    end: Annotated[int | None, typer.Option("--to", help="Position where to stop.")] = None,
-    stats: Annotated[bool, typer.Option(help="At the end of each file its counts, as JSON on stderr.")] = False,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(help="Pattern of tables, DATABASE.TABLE with * and ?. May be repeated. Default: all tables."),
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option("--from", help="Position of the first event. Default: the beginning.")
+    ] = None,
+    end: Annotated[int | None, typer.Option("--to", help="Position at which to stop. Default: the end.")] = None,
+    stats: Annotated[bool, typer.Option(help="Print the counts of each file as JSON on stderr.")] = False,
 ) -> None:
-    """Print a binlog file's changes as JSON lines: one a row change, and `op: "q"` for each statement.
+    """Print the changes in binlog files as JSON: one line for each row change, and one with `op: "q"` for each
+    statement.
 
-    A file that is cut off is decoded up to its last whole transaction; then the command exits 1 and names the position.
+    A truncated file is decoded up to its last complete transaction; then the command exits 1 and names the position.
     """
     from changefeed.binlog.file import BinlogFileLines
 
     format = format_of(format_name, FormatSettings("decode", 0, options=_options(format_options or [])))
-    wanted = _wanted(tables)
+    is_shown = _filter_tables(tables)
     for name in files:
         path = None if name == "-" else Path(name)
         if path is not None and not path.is_file():
-            raise SettingsError(f"wanted a binlog file, found none named {name!r}")
-        lines = BinlogFileLines(path, format, stream=sys.stdin.buffer, wanted=wanted, start=start, end=end)
+            raise SettingsError(f"expected a binlog file, found no file {name!r}")
+        lines = BinlogFileLines(path, format, stream=sys.stdin.buffer, is_shown=is_shown, start=start, end=end)
         write = sys.stdout.buffer.write
         try:
             for line in lines.lines():
@@ -72,56 +79,58 @@ def decode(
 
 @app.command()
 def explain(
-    table: Annotated[str, typer.Argument(metavar="DATABASE.TABLE")],
-    file: Annotated[Path | None, typer.Option(help="A binlog file that has rows of the table.")] = None,
+    table: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")],
+    file: Annotated[Path | None, typer.Option(help="Binlog file with rows of the table.")] = None,
     pipeline_name: Annotated[
-        str | None, typer.Option("--pipeline", help="Look in the binlog of this pipeline's source, newest file first.")
+        str | None, typer.Option("--pipeline", help="Search the binlog of this pipeline's source, newest file first.")
     ] = None,
 ) -> None:
-    """Print a table's row program: its columns on the wire, and the ops that make its messages.
+    """Print a table's row program: its columns in the binlog, and the ops that write its messages.
 
-    With --pipeline also where its changes go, and the first message of the newest file that has any.
+    With --pipeline also its topic, partitions, key, format and masks, and a message of the newest file with rows.
     """
     if (file is None) == (pipeline_name is None):
-        raise SettingsError("wanted where to look for the table: either --file FILE or --pipeline PIPELINE")
-    program = _explained_file(file, table) if file is not None else _explained_source(pipeline_name or "", table)
+        raise SettingsError("expected either --file FILE or --pipeline PIPELINE")
+    program = _explain_file(file, table) if file is not None else _explain_source(pipeline_name or "", table)
     if program is None:
-        raise SettingsError(f"no rows of {table!r} were found there, so it has no row program yet")
+        raise SettingsError(f"found no rows of {table!r}, so it has no row program yet")
     print(program, end="")
 
 
 def _options(given: list[str]) -> Mapping[str, object]:
     for text in given:
         if "=" not in text:
-            raise SettingsError(f"--format-option {text!r}: wanted NAME=VALUE, as in schemas=true")
+            raise SettingsError(f"--format-option {text!r}: expected NAME=VALUE, as in schemas=true")
     return dict(text.split("=", 1) for text in given)
 
 
-def _wanted(tables: list[str] | None) -> Callable[[str, str], bool]:
+def _filter_tables(tables: list[str] | None) -> Callable[[str, str], bool]:
     if not tables:
         return lambda _database, _table: True
     without_database = [pattern for pattern in tables if "." not in pattern]
     if without_database:
         raise SettingsError(
-            f"{without_database[0]!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders"
+            f"{without_database[0]!r} names no database: expected DATABASE.TABLE, as in shop.* or *.orders"
         )
     return TableSettings(include=tables).matches
 
 
-def _explained_file(path: Path, table: str) -> str | None:
+def _explain_file(path: Path, table: str) -> str | None:
     from changefeed.source.archive.archive import Archive
     from changefeed.source.archive.binlogs import ArchivedBinlogs
 
     size = path.stat().st_size
     archive = ArchivedBinlogs(Archive(str(path.absolute())))
     name = archive.files()[0].name
-    piece = Slice(0, name, 4, size)
+    window_slice = Slice(0, name, 4, size)
     format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))
     route = Route("-", 1)
-    return _explained(table, archive.chunks(name, 4, size), piece, format, ALL_SHOWN, route, lambda *_: None)
+    return _explain_chunks(
+        table, archive.chunks(name, 4, size), window_slice, format, ALL_SHOWN, route, lambda *_: None
+    )
 
 
-def _explained_source(pipeline_name: str, table: str) -> str | None:
+def _explain_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.operations.routed_tables import routed_tables
     from changefeed.settings.file import load_pipeline
     from changefeed.source.mysql import source
@@ -137,38 +146,40 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     if found is None:
         raise SettingsError(f"pipeline {pipeline_name!r} does not capture {table!r}: see its `tables`")
     with connections.session() as session:
-        files, names_come_along = source.binlog_files(session), source.names_come_along(session)
-        reads = _DefinitionReader(TableName(database, name), server_of(session), collation_names(session))
+        files, logs_column_names = source.binlog_files(session), source.logs_column_names(session)
+        reads = _DdlReader(TableName(database, name), server_of(session), collation_names(session))
     schema = schemas(database, name)
-    shown = routed_tables(connections, [schema] if schema else [], server_names_keys=names_come_along)
-    head = "".join(f"{each}\n" for each in shown)
+    show = routed_tables(connections, [schema] if schema else [], server_names_keys=logs_column_names)
+    head = "".join(f"{each}\n" for each in show)
     for file in reversed(files):
         dump = DumpStream(connections.session(), file=file.name, start=4, end=file.size_bytes)
         last = reads.last(dump, Slice(0, file.name, 4, file.size_bytes))
         start = 4 if last is None else last.position + last.size_bytes
         if start < file.size_bytes:
             dump = DumpStream(connections.session(), file=file.name, start=start, end=file.size_bytes)
-            piece = Slice(0, file.name, start, file.size_bytes)
+            window_slice = Slice(0, file.name, start, file.size_bytes)
             format, columns = connections.routes.format(0), connections.column_rules
-            program = _explained(table, dump, piece, format, columns, found.route, schemas, connections.transform_calls)
+            program = _explain_chunks(
+                table, dump, window_slice, format, columns, found.route, schemas, connections.transform_calls
+            )
             if program is not None:
                 return head + program
         if last is not None and schema is not None:
             at = f"{last.file}:{last.position}"
-            return f"{head}no rows of it were logged since it was defined at {at}, so it has no row program yet\n"
+            return f"{head}it has no rows after its DDL at {at}, so it has no row program yet\n"
     return None
 
 
 @dataclass(frozen=True)
-class _DefinitionReader:
-    """Finds the statements that define ``name``, as ``server`` reads them: rows before one are of another table."""
+class _DdlReader:
+    """Finds DDL statements that create or change table ``name``. Rows before such a statement have other columns."""
 
     name: TableName
     server: Server
     collations: Mapping[int, str]
 
-    def last(self, chunks: Iterable[bytes], piece: Slice) -> Statement | None:
-        """The last of a slice, None without any."""
+    def last(self, chunks: Iterable[bytes], window_slice: Slice) -> Statement | None:
+        """The last of these DDL statements in a slice; None if there is none."""
         from changefeed.binlog.decoder import KernelDecoder
         from changefeed.ddl.ddl_statement import Kind
         from changefeed.ddl.history import read_logged
@@ -177,20 +188,20 @@ class _DefinitionReader:
 
         def look(statement: Statement) -> None:
             read = read_logged(statement, self.server, self.collations)
-            if read.kind is Kind.DEFINITION and self.name in read.tables:
+            if read.kind is Kind.DDL and self.name in read.tables:
                 found[:] = [statement]
 
         format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))
         decoder = KernelDecoder(lambda *_: None, lambda *_: None, format, "", on_statement=look)
-        for _ in decoder.decode(chunks, piece):
+        for _ in decoder.decode(chunks, window_slice):
             pass
         return found[0] if found else None
 
 
-def _explained(
+def _explain_chunks(
     table: str,
     chunks: Iterable[bytes],
-    piece: Slice,
+    window_slice: Slice,
     format: RowFormat,
     columns: ColumnRules,
     route: Route,
@@ -212,18 +223,18 @@ def _explained(
         else None,
     )
 
-    def until_found() -> Iterator[bytes]:
-        behind = 0
+    def read_until_found() -> Iterator[bytes]:
+        chunks_with_table = 0
         for chunk in chunks:
             yield chunk
-            behind += table in decoder.programs.bound
-            if behind == 2:  # its first rows may stand in the chunk behind its TABLE_MAP
+            chunks_with_table += table in decoder.programs.bound
+            if chunks_with_table == 2:  # the first rows may be in the chunk after the TABLE_MAP
                 return
 
-    decoding = decoder.slice(piece)
+    decoding = decoder.slice_decoder(window_slice)
     items: list[object] = []
-    with suppress(BinlogFormatError):  # `until_found` ends before the slice does
-        items += decoding.decode(until_found())
+    with suppress(BinlogFormatError):  # `read_until_found` ends before the slice
+        items += decoding.decode(read_until_found())
     if table not in decoder.programs.bound:
         return None
     messages = (
@@ -234,13 +245,13 @@ def _explained(
     )
     first = min(messages, key=lambda message: (message.position, message.sequence), default=None)
     return program_of(decoder.programs, table) + (
-        "" if first is None else _shown(first, of_table(format, *table.split(".", 1)))
+        "" if first is None else _format_message(first, of_table(format, *table.split(".", 1)))
     )
 
 
-def _shown(message: Message, format: RowFormat) -> str:
-    shown = format.shown if isinstance(format, Shown) else bytes
-    parts = {name: part and shown(part) for name, part in {"key": message.key, "value": message.value}.items()}
+def _format_message(message: Message, format: RowFormat) -> str:
+    show = format.show if isinstance(format, Shown) else bytes
+    parts = {name: part and show(part) for name, part in {"key": message.key, "value": message.value}.items()}
     parts |= {f"header {name}": value for name, value in message.headers}
     lines = (
         f"  {name}: {'null' if part is None else part.decode('utf-8', 'backslashreplace')}"

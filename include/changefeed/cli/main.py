@@ -13,22 +13,27 @@ from changefeed.cli.app import EXIT_ERROR, PrintableLog, app
 from changefeed.errors import ChangefeedError
 
 COMMANDS = (check, runs, status, seek, backfill, snapshot, replicate, verify, commits, schemas, files, transforms)
-"""The modules whose import adds commands to `app`, in the order in which help shows them."""
+"""The modules that add commands to `app`, in the order in which help lists them."""
+
+
+def sort_commands() -> None:
+    """Sort the application's commands into the order of COMMANDS."""
+    modules = [module.__name__ for module in COMMANDS]
+    app.registered_commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
 
 
 def main() -> None:
-    """Run the command; an error of ours is a message on stderr and exit code 1, never a traceback.
+    """Run the command. A ChangefeedError becomes a message on stderr and exit code 1, without a traceback.
 
-    With --json it is on stdout too, as {"error": message}, where a program waits for JSON.
+    With --json it is also printed on stdout, as {"error": message}.
     """
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(PrintableLog("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[lines])
     for noisy in ("airflow", "py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it stands in the error that we raise
-    modules = [module.__name__ for module in COMMANDS]
-    app.registered_commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # changefeed's own errors have the details
+    sort_commands()
     try:
         app()
     except ChangefeedError as error:
@@ -38,12 +43,12 @@ def main() -> None:
             print(json.dumps({"error": message}))
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has enough
+        sys.stderr.close()  # the reader of the output has closed it
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        gc.freeze()  # Python's end would look at all modules once more, for half a second
+        gc.freeze()  # otherwise Python's shutdown scans all modules, for half a second
 
 
 if __name__ == "__main__":

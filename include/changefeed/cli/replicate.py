@@ -1,4 +1,4 @@
-"""Command that brings a follower to a pipeline's low watermark: replicate."""
+"""The command replicate, which applies published changes to a follower."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from changefeed.cli.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, connections_of, out
-from changefeed.cli.request_options import takes
-from changefeed.model.connection import MysqlConnection, from_environment
+from changefeed.cli.request_options import add_options
+from changefeed.model.connection import from_environment
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline_settings import OnStatement
@@ -18,7 +18,7 @@ from changefeed.settings.requests.replicate import ReplicateRequest
 
 
 @app.command()
-@takes(
+@add_options(
     ReplicateRequest,
     connection=typer.Option("--to", metavar="CONNECTION"),
     databases=typer.Option("--database", metavar="NAME"),
@@ -26,22 +26,23 @@ from changefeed.settings.requests.replicate import ReplicateRequest
 )
 def replicate(
     name: PipelineName,
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     as_json: AsJson = False,
 ) -> None:
-    """Apply to a second server what the pipeline has published, in the source's commit order, each change once.
+    """Apply the published changes to a follower, in the source's commit order, each change once.
 
-    The first run begins where the pipeline did, on a server without its tables, which its records or a snapshot make;
-    or with --from on a copy of the source as it was there. Exits 3 when nothing is new.
+    The first run begins at the pipeline's start, on a server without its tables, which are created by DDL records or by
+    a snapshot; with --from it begins on a copy of the source. Exits 3 if nothing is new.
     """
+    from changefeed.pipeline.connections import mysql_connection
     from changefeed.replicate.run import replicate as bring
 
-    request = ReplicateRequest.of(asked)
-    follower = MysqlConnection.from_uri(from_environment(request.connection))
+    request = ReplicateRequest.of(arguments)
+    follower = mysql_connection(request.connection, from_environment)
     start = BinlogCoordinates.parse(request.start) if request.start else None
-    run_statements = request.statements is OnStatement.RUN
+    runs_statements = request.statements is OnStatement.RUN
     connections = connections_of(load_pipeline(name))
-    done = bring(connections, follower, request.databases, start, request.sessions, run_statements)
+    done = bring(connections, follower, request.databases, start, request.sessions, runs_statements)
     nothing_new = done.start == done.end and not done.rows
     if as_json:
         ends = {name: str(value) if value else None for name, value in (("start", done.start), ("end", done.end))}
@@ -53,9 +54,9 @@ def replicate(
     else:
         out.print(
             f"{name}: {request.connection} went from {done.start} to {done.end}: {done.rows:,} row changes, "
-            f"{done.definitions:,} definitions{f', {done.statements:,} statements' if done.statements else ''}"
+            f"{done.definitions:,} DDL statements{f', {done.statements:,} statements' if done.statements else ''}"
         )
     if done.waiting and not as_json:
-        out.print(f"{name}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}")
+        out.print(f"{name}: these tables wait for a snapshot or its rows: {', '.join(done.waiting)}")
     if nothing_new:
         raise typer.Exit(EXIT_NOTHING_NEW)

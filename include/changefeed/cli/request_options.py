@@ -1,4 +1,4 @@
-"""Options of a command, made of the fields of a request."""
+"""Builds the options of a command from the fields of a request."""
 
 from __future__ import annotations
 
@@ -12,56 +12,59 @@ from typing import Annotated, Any
 import typer
 from typer.models import OptionInfo, ParameterInfo
 
-from changefeed.settings.requests.request import Request, form_of
+from changefeed.settings.requests.request import Request, build_form_schemas
 
 _TYPES: dict[str, type] = {"integer": int, "string": str, "boolean": bool, "array": list[str]}
-_NO_NEWS = 2**31 - 1
-"""A maximum from which on help does not show it; the request refuses what is above it all the same."""
+_MAX_SHOWN = 2**31 - 1
+"""Help does not show a maximum of this size or more. The request checks it in any case."""
 _METAVARS = {"integer": "N", "string": "TEXT", "array": "TEXT"}
 
 
-def takes(
-    model: type[Request], *, omit: tuple[str, ...] = (), **own: ParameterInfo
+def add_options(
+    model: type[Request], *, omit: tuple[str, ...] = (), **overrides: ParameterInfo
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command whose parameter ``asked``, a dict, has the values of all fields of ``model``: an option each.
+    """A decorator that adds an option for each field of ``model``; the command gets their values as its dict
+    ``arguments``.
 
-    ``own`` is what only the command has of a field: its name and metavar. Fields to ``omit`` have no option; the
-    command adds them to ``asked`` from parameters of its own, if it has any.
+    ``overrides`` are names and metavars of options by field. Fields in ``omit`` get no option; the command may add them
+    to ``arguments`` itself.
     """
-    parameters = [_parameter(model, name, own.get(name)) for name in form_of(model) if name not in omit]
+    parameters = [
+        _parameter(model, name, overrides.get(name)) for name in build_form_schemas(model) if name not in omit
+    ]
     names = [parameter.name for parameter in parameters]
 
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            command(asked={name: values.pop(name) for name in names}, **values)
+            command(arguments={name: values.pop(name) for name in names}, **values)
 
         signature = inspect.signature(command, eval_str=True)
         all_of_them: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
-            all_of_them += parameters if parameter.name == "asked" else [parameter]
+            all_of_them += parameters if parameter.name == "arguments" else [parameter]
         keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in all_of_them]
         run.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]
         run.__annotations__ = {}
         return run
 
-    return decorated
+    return decorate
 
 
 def description(model: type[Request], name: str) -> str:
-    """What a field of ``model`` is for."""
-    return str(form_of(model)[name]["description"])
+    """The description of a field of ``model``."""
+    return str(build_form_schemas(model)[name]["description"])
 
 
-def _parameter(model: type[Request], name: str, own: ParameterInfo | None) -> inspect.Parameter:
-    schema, field = form_of(model)[name], model.model_fields[name]
+def _parameter(model: type[Request], name: str, overrides: ParameterInfo | None) -> inspect.Parameter:
+    schema, field = build_form_schemas(model)[name], model.model_fields[name]
     *nullable, kind = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     is_enum = isinstance(field.annotation, type) and issubclass(field.annotation, Enum)
     annotation: Any = field.annotation if is_enum else _TYPES[kind]
-    info = copy(own or typer.Option())
-    info.help = schema["description"] + (" May be given again." if kind == "array" else "")
+    info = copy(overrides or typer.Option())
+    info.help = schema["description"] + (" May be repeated." if kind == "array" else "")
     info.min, info.max = schema.get("minimum"), schema.get("maximum")
-    if info.max is not None and info.max >= _NO_NEWS:
+    if info.max is not None and info.max >= _MAX_SHOWN:
         info.max = None
     if isinstance(info, OptionInfo) and not info.metavar and not is_enum:
         info.metavar = _METAVARS.get(kind)

@@ -17,7 +17,7 @@ from changefeed.cli.app import (
     out,
     store_of,
 )
-from changefeed.cli.request_options import takes
+from changefeed.cli.request_options import add_options
 from changefeed.errors import SettingsError
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.run import RunBounds
@@ -25,7 +25,7 @@ from changefeed.settings.requests.run import RunBounds
 
 @app.command()
 def plan(name: PipelineName, as_json: AsJson = False) -> None:
-    """Show the window that a run would publish now. Stores nothing. Exits 3 when nothing is new."""
+    """Show the window that a run would publish now. Stores nothing. Exits 3 if nothing is new."""
     from changefeed.pipeline.plan import plan as plan_window
     from changefeed.pipeline.unknown_tables import check_tables_known, unknown_ranges
 
@@ -46,7 +46,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
         out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
     else:
         for each in planned.unfinished:
-            out.print(f"{name}: window {each.number}, {each.start} to {each.head}, was left unfinished and comes first")
+            out.print(f"{name}: window {each.number}, {each.start} to {each.head}, is unfinished and comes first")
         if not window.is_empty:
             size = f"{planned.window_bytes:,} bytes"
             out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {size}")
@@ -56,16 +56,16 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 
 
 @app.command()
-@takes(RunBounds, until=typer.Option(metavar="FILE:POSITION"))
-def run(name: PipelineName, asked: dict[str, Any]) -> None:
-    """Publish what is new with the pipeline's own Spark, and commit it. Exits 3 when nothing is new.
+@add_options(RunBounds, until=typer.Option(metavar="FILE:POSITION"))
+def run(name: PipelineName, arguments: dict[str, Any]) -> None:
+    """Publish new changes with the pipeline's own Spark, and commit them. Exits 3 if nothing is new.
 
-    A backlog larger than the pipeline's `window_bytes` is taken in several windows, each committed by itself.
+    A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one.
     """
     from changefeed.ingest.cut import cut
     from changefeed.pipeline.plan import plan as plan_window
 
-    bounds = RunBounds.of(asked)
+    bounds = RunBounds.of(arguments)
     pipeline = load_pipeline(name)
     connections, store = connections_of(pipeline), store_of(pipeline)
     planned = plan_window(connections, store)
@@ -87,22 +87,26 @@ def run(name: PipelineName, asked: dict[str, Any]) -> None:
             for transform, rows in manifest.transformed_away.items():
                 out.print(f"{name}: {rows:,} rows dropped by transform {transform}")
     if at != planned.window.head:
-        out.print(f"{name}: the rest, up to {planned.window.head}, is for the next run")
+        out.print(f"{name}: the next run continues, up to {planned.window.head}")
 
 
 @app.command()
 def tail(
     name: PipelineName,
-    table: Annotated[list[str] | None, typer.Option(help="Only this DATABASE.TABLE; may be given again.")] = None,
-    beginning: Annotated[bool, typer.Option("--from-beginning", help="From each topic's first record.")] = False,
-    limit: Annotated[int | None, typer.Option("-n", help="Stop after so many records.")] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end.")] = True,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only records of this DATABASE.TABLE. May be repeated.")
+    ] = None,
+    beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin at the first record of each topic. Default: at the end.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option("-n", help="Maximum number of records.")] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="At the end, wait for further records.")] = True,
 ) -> None:
-    """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record.
+    """Print the committed records of a pipeline's topics, one JSON line each, with topic, partition and offset.
 
-    Avro is decoded by the schemas of the pipeline's registry.
+    Avro is decoded with the schemas of the pipeline's registry.
     """
-    from changefeed.cli.tail import lines
+    from changefeed.cli.tail import read_lines
     from changefeed.pipeline.topics import table_topics
 
     pipeline = load_pipeline(name)
@@ -113,7 +117,9 @@ def tail(
     missing = sorted(set(table or ()) - set(named))
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
-    chosen = list(dict.fromkeys(topic for full, topic in named.items() if not table or full in table))
+    topics_to_read = list(dict.fromkeys(topic for full, topic in named.items() if not table or full in table))
     schemas = connections.registry.schema if connections.registry else None
-    for line in islice(lines(connections.kafka, chosen, schemas, from_beginning=beginning, follow=follow), limit):
+    for line in islice(
+        read_lines(connections.kafka, topics_to_read, schemas, from_beginning=beginning, follow=follow), limit
+    ):
         print(line, flush=True)

@@ -1,4 +1,4 @@
-"""Command about schemas: what a pipeline knows of its tables, and learning them again."""
+"""The command schema, which shows a pipeline's table schemas, and changes them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # they load sqlglot
     from changefeed.pipeline.connections import PipelineConnections
 
 
-class Answer(StrEnum):
-    """What is done about rows of tables that are not known."""
+class UnknownAction(StrEnum):
+    """Actions for rows of tables whose columns are not known."""
 
     PLACEHOLDER = "placeholder"
     BEGIN = "begin"
@@ -32,43 +32,49 @@ class Answer(StrEnum):
 def schema(
     name: PipelineName,
     as_json: AsJson = False,
-    relearn: Annotated[list[str] | None, typer.Option(help="Learn this DATABASE.TABLE from the server again.")] = None,
+    relearn: Annotated[
+        list[str] | None, typer.Option(help="Read this DATABASE.TABLE from the server again. May be repeated.")
+    ] = None,
     define: Annotated[
         Path | None,
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="File of CREATE TABLE statements, for rows whose columns are not known.",
+            help="File with CREATE TABLE statements, for rows whose columns are not known.",
         ),
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="FILE:POSITION", help="With --define: the rows that it is for.")
+        str | None, typer.Option(metavar="FILE:POSITION", help="With --define: coordinates of the rows that it is for.")
     ] = None,
     unknown: Annotated[
-        Answer | None, typer.Option(help="What to do with all rows whose columns are unknown, instead of stopping.")
+        UnknownAction | None,
+        typer.Option(help="Action for all rows whose columns are not known, instead of stopping."),
     ] = None,
 ) -> None:
-    """Show the tables of a pipeline as its schema history has them at the head of the source's binlog."""
+    """Show the table schemas of a pipeline at the head of the source's binlog, and ranges with unknown columns.
+
+    --relearn, --define and --unknown change the schema history.
+    """
     from changefeed.ddl import Table
     from changefeed.pipeline import schema_history
     from changefeed.pipeline.connections import ensure_commit_log
     from changefeed.pipeline.unknown_tables import unknown_ranges
 
     if sum(option is not None for option in (relearn or None, define, unknown)) > 1 or (at and not define):
-        raise SettingsError("give one of --relearn, --define (with --at or without) and --unknown")
+        raise SettingsError("expected at most one of --relearn, --define (with or without --at) and --unknown")
     pipeline = load_pipeline(name)
     connections = connections_of(pipeline)
     if relearn or define or unknown:
         ensure_commit_log(connections)
         with connections.lease(brief=True) as lease:
-            history = _changed(connections, relearn or [], define, at, unknown, lease)
+            history = _change_history(connections, relearn or [], define, at, unknown, lease)
     else:
         copied = schema_history.copied_history(pipeline, store_of(pipeline))
-        stored = schema_history.load_history(connections) or copied or schema_history.kept_history(connections)
+        stored = schema_history.load_history(connections) or copied or schema_history.read_stored_history(connections)
         with connections.session() as session:
             history = schema_history.current(session, stored)
     ranges = unknown_ranges(pipeline, history, history.until)
-    tables = schema_history.captured(pipeline, history)
+    tables = schema_history.captured_tables(pipeline, history)
     if not as_json:
         for left in ranges:
             out.print(f"{name}: {'not known' if left.answer == 'stop' else left.answer}: {left}")
@@ -97,18 +103,19 @@ def schema(
             out.print(f"  {column.name} {column.data_type}{extra} {list(column.labels) or ''}".rstrip())
 
 
-def _changed(
+def _change_history(
     connections: PipelineConnections,
     relearn: list[str],
     define: Path | None,
     at: str | None,
-    unknown: Answer | None,
+    unknown: UnknownAction | None,
     lease: Lease,
 ) -> SchemaHistory:
-    """The schema history with what one of the options changed, stored; under the pipeline's lease.
+    """Change the schema history by one of the options, store it, and return it. The caller holds the pipeline's
+    lease.
 
-    Publishers of earlier attempts are fenced first: else one that slept would go on with a window, of which nothing was
-    published yet, by the history of before.
+    Publishers of earlier attempts are fenced first. Otherwise one that was suspended could publish a window with the
+    old schemas.
     """
     from changefeed.kafka.fencing import fence
     from changefeed.pipeline import open_windows, schema_history
@@ -122,16 +129,16 @@ def _changed(
         schema_history.restore_history(connections, store_of(pipeline), lease)
         with connections.session() as session:
             history = schema_history.relearn(connections, session, relearn, lease)
-        out.print(f"{pipeline.name}: {', '.join(relearn)} learned from the server, for rows from {history.until} on")
+        out.print(f"{pipeline.name}: {', '.join(relearn)} read from the server, for rows from {history.until} on")
         return history
-    history = schema_history.kept_history(connections)
+    history = schema_history.read_stored_history(connections)
     if unknown:
         return schema_history.store_history(connections, with_answer(pipeline, history, unknown.value), lease)
     assert define is not None
     try:
         sql = define.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{define} is no text in UTF-8: {error}") from error
+        raise SettingsError(f"{define} is not a text in UTF-8: {error}") from error
     history, defined = define_tables(pipeline, history, sql, BinlogCoordinates.parse(at) if at else None)
     history = schema_history.store_history(connections, history, lease)
     for each in defined:

@@ -1,4 +1,4 @@
-"""Command that moves a checkpoint: seek."""
+"""The command seek, which moves a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from changefeed.cli.app import EXIT_ERROR, AsJson, PipelineName, app, connections_of, out, store_of
-from changefeed.cli.request_options import description, takes
+from changefeed.cli.request_options import add_options, description
 from changefeed.errors import SettingsError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.settings.file import load_pipeline
@@ -22,32 +22,33 @@ if TYPE_CHECKING:  # as in `app`
 
 
 @app.command()
-@takes(
+@add_options(
     SeekRequest, omit=("finish",), to=typer.Argument(metavar="TARGET"), expected=typer.Option(metavar="FILE:POSITION")
 )
 def seek(
     name: PipelineName,
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     only_plan: Annotated[bool, typer.Option("--plan", help="Only show what would be skipped or repeated.")] = False,
     finish: Annotated[
         bool | None,
         typer.Option(
             "--finish/--give-up",
-            help=f"{description(SeekRequest, 'finish')} Asked at a terminal; given up with --yes.",
+            help=f"{description(SeekRequest, 'finish')} Default: the command asks; with --yes they are given up.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the checkpoint moves.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Move the checkpoint without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move a pipeline's checkpoint, forwards or back, and keep a record of who did it and why.
+    """Move a pipeline's checkpoint forwards or back, and store a record of who did it and why.
 
-    Shows what is skipped or repeated, and asks. What an earlier run left unfinished can be finished first. Refused
-    while a run of the pipeline is alive, and without a reason (--why). Exits 1 when it is refused, or not confirmed.
+    Shows what is skipped or repeated, and asks. Windows that earlier runs left unfinished can be finished first.
+    Refused while a run of the pipeline is alive, and without a reason (--why). Exits 1 if it is refused or not
+    confirmed.
     """
     from changefeed.operations.seek import check_reason, plan_seek
     from changefeed.operations.seek import seek as move
 
-    request = SeekRequest.of(asked)
+    request = SeekRequest.of(arguments)
     pipeline = load_pipeline(name)
     connections, store = connections_of(pipeline), store_of(pipeline)
     if not only_plan:
@@ -58,12 +59,12 @@ def seek(
         return
     if planned.unfinished and finish is None and not yes:
         numbers = ", ".join(str(window.number) for window in planned.unfinished)
-        finish = _confirmed(f"Finish what is unfinished (window {numbers}) first, as it was frozen?")
+        finish = _confirm(f"Finish the unfinished windows ({numbers}) first?")
     if planned.unfinished and finish:
         _finish(connections, store, begun=not all(window.sealed for window in planned.unfinished))
         planned = plan_seek(connections, str(planned.to), store)
         _show(planned, as_json=as_json, only_plan=False)
-    if not yes and not _confirmed(f"Move the checkpoint of {name} to {planned.to}?"):
+    if not yes and not _confirm(f"Move the checkpoint of {name} to {planned.to}?"):
         out.print("nothing was changed")
         raise typer.Exit(EXIT_ERROR)
     record = move(connections, planned, store, who=getpass.getuser(), why=request.why)
@@ -83,8 +84,8 @@ def _show(planned: SeekPlan, *, as_json: bool, only_plan: bool) -> None:
 
 
 def _finish(connections: PipelineConnections, store: CheckpointStore, *, begun: bool) -> None:
-    """Commit what earlier runs left unfinished, and publish it first, with the pipeline's own Spark, where it was only
-    ``begun``."""
+    """Commit the windows that earlier runs left unfinished. If ``begun``, publish them first with the pipeline's own
+    Spark."""
     from changefeed.ingest.commit import commit_windows
     from changefeed.ingest.run import run_windows
     from changefeed.operations.seek import unfinished_run
@@ -103,8 +104,8 @@ def _finish(connections: PipelineConnections, store: CheckpointStore, *, begun: 
         print(f"{window.pipeline}: committed window {window.number} at {window.head}", file=sys.stderr)
 
 
-def _confirmed(question: str) -> bool:
-    """Ask at the terminal; raises SettingsError where there is none."""
+def _confirm(question: str) -> bool:
+    """Ask at the terminal; raises SettingsError if there is no terminal."""
     if not sys.stdin.isatty():
-        raise SettingsError("a seek asks before it moves the checkpoint, and there is no terminal here: give --yes")
+        raise SettingsError("a seek asks before it moves the checkpoint, and found no terminal: add --yes")
     return typer.confirm(question, err=True)

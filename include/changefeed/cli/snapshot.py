@@ -1,4 +1,4 @@
-"""Command that publishes the rows that tables have already: snapshot."""
+"""The command snapshot, which publishes existing rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of, table
-from changefeed.cli.backfill import checked_run_id
-from changefeed.cli.request_options import takes
+from changefeed.cli.backfill import check_run_id
+from changefeed.cli.request_options import add_options
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
@@ -22,43 +22,49 @@ if TYPE_CHECKING:
 
 
 @app.command()
-@takes(
+@add_options(
     SnapshotForm,
     tables=typer.Option(metavar="PATTERN"),
     where=typer.Option(metavar="CONDITION"),
 )
 def snapshot(
     name: PipelineName,
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     run_id: Annotated[
-        str | None, typer.Option(help="Names this snapshot: with the same one again it goes on where it was stopped.")
+        str | None,
+        typer.Option(
+            help="Id of the snapshot. With an earlier id it continues that snapshot. Letters, digits, _ and -."
+        ),
     ] = None,
     pause: Annotated[
         bool | None,
         typer.Option(
-            "--pause/--resume", help="Let a snapshot under way wait behind the chunks that it reads, or go on."
+            "--pause/--resume", help="Pause a running snapshot after the chunks that it is reading, or resume it."
         ),
     ] = None,
-    only_plan: Annotated[bool, typer.Option("--plan", help="Only show the tables.")] = False,
+    only_plan: Annotated[
+        bool, typer.Option("--plan", help="Only show tables, keys, topics and estimated rows.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish the rows that are in the pipeline's tables, as op r, with its own Spark, beside its windows.
+    """Publish the existing rows of the pipeline's tables, with op r, with its own Spark, besides its windows.
 
-    No table is locked, nothing is written to the source. It can be stopped at any time: given its --run-id again it
-    goes on, and publishes nothing twice. Windows publish what changes meanwhile: run the pipeline beside it, or behind.
+    It locks no table, and writes nothing to the source. It can be stopped at any time: started again with its --run-id,
+    it continues and repeats nothing. Changes during the snapshot are published by windows: run the pipeline at the same
+    time or afterwards.
     """
     from changefeed.snapshot.planning import plan_snapshot
     from changefeed.snapshot.snapshot_status import finish_snapshot, progress_line
 
-    request = SnapshotRequest.of({"pipeline": name, **asked})
+    request = SnapshotRequest.of({"pipeline": name, **arguments})
     pipeline = load_pipeline(name)
     of_pipeline = connections_of(pipeline)
     if pause is not None:
         _pause(of_pipeline, paused=pause, as_json=as_json)
         return
-    run_id = checked_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    run_id = check_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     identity = snapshot_identity(name, f"{run_id}_{request.fingerprint}")
-    plan = plan_snapshot(of_pipeline, store_of(pipeline), request, identity, only_look=only_plan)
+    plan = plan_snapshot(of_pipeline, store_of(pipeline), request, identity, dry_run=only_plan)
     if only_plan and as_json:
         out.print_json(json.dumps(plan.to_json()))
     elif not as_json:
@@ -69,20 +75,20 @@ def snapshot(
     from changefeed.spark.session import session
 
     if not as_json:
-        out.print(f"{name}: run id {run_id}; with --run-id {run_id} it goes on where it was stopped")
-    stands = plan.stands
+        out.print(f"{name}: run id {run_id}; with --run-id {run_id} it continues where it was stopped")
+    current = plan.progress
     with session(pipeline, "changefeed.snapshot.run") as spark:
-        for stands in run_snapshot(spark, of_pipeline, plan):
-            if not as_json and not stands.finished:
-                out.print(f"{name}: {progress_line(stands)}")
+        for current in run_snapshot(spark, of_pipeline, plan):
+            if not as_json and not current.finished:
+                out.print(f"{name}: {progress_line(current)}")
     finish_snapshot(of_pipeline, plan.identity)
     if as_json:
-        out.print_json(json.dumps({"run_id": run_id, "tables": [asdict(each) for each in stands.tables]}))
+        out.print_json(json.dumps({"run_id": run_id, "tables": [asdict(each) for each in current.tables]}))
     else:
-        rows, left_out = (sum(getattr(each, field) for each in stands.tables) for field in ("rows", "left_out"))
+        rows, left_out = (sum(getattr(each, field) for each in current.tables) for field in ("rows", "left_out"))
         out.print(
-            f"{name}: published {rows - left_out:,} rows of {len(stands.tables)} tables; {left_out:,} others changed "
-            "meanwhile, and windows publish those"
+            f"{name}: published {rows - left_out:,} rows of {len(current.tables)} tables; {left_out:,} other rows "
+            "changed meanwhile, and windows publish them"
         )
 
 
@@ -94,7 +100,7 @@ def _pause(of_pipeline: PipelineConnections, *, paused: bool, as_json: bool) -> 
         out.print_json(json.dumps({"paused": paused, "snapshots": identities}))
         return
     for identity in identities:
-        out.print(f"{identity}: " + ("paused; --resume lets it go on" if paused else "goes on where it runs"))
+        out.print(f"{identity}: " + ("paused; --resume continues it" if paused else "continues"))
 
 
 def _show(name: str, plan: SnapshotPlan) -> None:

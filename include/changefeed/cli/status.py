@@ -1,4 +1,4 @@
-"""Commands about where pipelines stand: status, lag."""
+"""Commands about the position of pipelines: status, lag."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from changefeed.cli.app import (
     AsJson,
     PipelineName,
     app,
-    chosen,
     connections_of,
     out,
+    select_pipelines,
     store_of,
     table,
 )
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
-    """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
+    """Show state, window, checkpoint and head of pipelines. Exits 1 if a pipeline is in error."""
     from changefeed.operations.status import Status
 
-    pipelines, errors = chosen(name)
+    pipelines, errors = select_pipelines(name)
     statuses = [_status(pipeline) for pipeline in pipelines]
     statuses += [Status.in_error(path.stem, error) for path, error in errors.items()]
     if as_json:
@@ -53,28 +53,28 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def lag(name: PipelineName, as_json: AsJson = False) -> None:
-    """Show how far a pipeline is behind, in bytes and seconds, and how long the server keeps what is not published.
+    """Show a pipeline's lag in bytes and seconds, and for how long the server keeps the checkpoint's binlog file.
 
-    Exits 1 when the pipeline is in error.
+    Exits 1 if the pipeline is in error.
     """
     from changefeed.operations.lag import position
 
     pipeline = load_pipeline(name)
-    stands = position(connections_of(pipeline), store_of(pipeline))
-    values = stands.to_json()
+    current = position(connections_of(pipeline), store_of(pipeline))
+    values = current.to_json()
     if as_json:
         shown = ("pipeline", "state", "lag_bytes", "lag_seconds", "retention_headroom_seconds", "retention_unlimited")
         out.print_json(json.dumps({key: values[key] for key in (*shown, "error")}))
-    elif stands.status.error:
-        out.print(f"{name}: {stands.status.error}")
+    elif current.status.error:
+        out.print(f"{name}: {current.status.error}")
     else:
-        out.print(f"{name}: {stands.status.summary}")
+        out.print(f"{name}: {current.status.summary}")
         for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
             figure = "not known" if values[key] is None else f"{values[key]:,.0f}"
-            if key == "retention_headroom_seconds" and stands.retention.unlimited:
+            if key == "retention_headroom_seconds" and current.retention.unlimited:
                 figure = "unlimited: the server purges nothing by itself"
             out.print(f"{key:27}{figure}")
-    if stands.status.error:
+    if current.status.error:
         raise typer.Exit(EXIT_ERROR)
 
 

@@ -1,4 +1,4 @@
-"""Records of topics as JSON lines, for people."""
+"""Prints records of topics as JSON lines."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from changefeed.kafka.partition_reader import KafkaRecord, Start, partition_read
 from changefeed.kafka.topics import partition_counts
 
 
-def lines(
+def read_lines(
     kafka: KafkaConnection, topics: Sequence[str], schemas: SchemaText | None, *, from_beginning: bool, follow: bool
 ) -> Iterator[str]:
-    """A JSON line for each committed record of ``topics``, from their first records on or from where they end now.
+    """Yield a JSON line for each committed record of ``topics``, from their first records or from their current ends.
 
-    Without ``follow`` it stops where the topics end now. A topic that is not made yet has no records. ``schemas`` are
-    those of binary records. Raises BrokerUnavailableError, TopicError, and as `Registry` where there is one.
+    Without ``follow`` it stops at the current ends of the topics. A missing topic has no records. ``schemas`` decode
+    binary records. Raises BrokerUnavailableError, TopicError, and the errors of `Registry`.
     """
     counts = partition_counts(kafka, topics)
     partitions = [(topic, partition) for topic in topics for partition in range(counts.get(topic, 0))]
     if not partitions:
         return
     start: Start = "first" if from_beginning else "end"
-    shown = ShownRecords(schemas)
+    shown = RecordLines(schemas)
     with partition_reader(kafka, partitions, "to print records", start=start) as reader:
         if not follow:
             ends = reader.last_stable_offsets()
-            yield from map(shown.line, reader.to_end(ends, patience_seconds=6 * kafka.timeout_seconds))
+            yield from map(shown.line, reader.to_end(ends, timeout_seconds=6 * kafka.timeout_seconds))
         while follow:
             yield from map(shown.line, reader.poll(0.5))
 
 
 @dataclass
-class ShownRecords:
-    """Makes lines of records; each of ``schemas`` is asked for once."""
+class RecordLines:
+    """Formats records as lines; each of ``schemas`` is read once."""
 
     schemas: SchemaText | None = None
     _records: RegisteredRecords | None = None
@@ -47,8 +47,11 @@ class ShownRecords:
     def line(self, record: KafkaRecord) -> str:
         """One JSON object: topic, partition, offset, headers, key and value.
 
-        Records of a registry's schemas are decoded, of those that bring their schema along the payload is shown, what
-        is not JSON is text, and what is no text hexadecimal digits behind 0x.
+        A key or value is shown
+
+        - decoded, if its schema is in the registry;
+        - as its payload, if it contains its schema;
+        - as JSON or text otherwise, and if it is not text, as hexadecimal digits after 0x.
         """
         return orjson.dumps(
             {
@@ -56,12 +59,12 @@ class ShownRecords:
                 "partition": record.partition,
                 "offset": record.offset,
                 "headers": {name: _text(value) for name, value in record.headers},
-                "key": self._shown(record.key),
-                "value": self._shown(record.value),
+                "key": self._decode_json(record.key),
+                "value": self._decode_json(record.value),
             }
         ).decode()
 
-    def _shown(self, data: bytes | None) -> Any:
+    def _decode_json(self, data: bytes | None) -> Any:
         if data is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""The command that tries a function on changes, without Spark, a source or Kafka."""
+"""The command test-transform, which applies a function to changes without Spark, a source or Kafka."""
 
 from __future__ import annotations
 
@@ -21,16 +21,23 @@ from changefeed.settings.transform_source import transform_source
 @app.command("test-transform")
 def try_transform(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The function's file in include/transforms, or a supplied one.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Name of the function: a file in include/transforms, or one that comes with changefeed.",
+        ),
     ],
-    file: Annotated[Path, typer.Option(help="Changes, a JSON line each, as `changefeed decode` prints them.")],
-    arguments: Annotated[str, typer.Option(help="The function's arguments as a JSON object.")] = "{}",
-    pipeline: Annotated[str | None, typer.Option(help="Take arguments and tables from this pipeline's YAML.")] = None,
-    key: Annotated[str | None, typer.Option(help="The key's columns, with commas; by default `id`.")] = None,
+    file: Annotated[
+        Path, typer.Option(help="File of changes, one JSON line each, as `changefeed decode` prints them.")
+    ],
+    arguments: Annotated[str, typer.Option(help="Arguments of the function as a JSON object.")] = "{}",
+    pipeline: Annotated[str | None, typer.Option(help="Pipeline whose YAML has the arguments and tables.")] = None,
+    key: Annotated[str | None, typer.Option(help="Columns of the key, separated by commas. Default: id.")] = None,
 ) -> None:
-    """Print what a function makes of changes: a JSON line for each, and on stderr how many it dropped or failed on.
+    """Print the changes that a function returns, one JSON line each, and on stderr the numbers of dropped and failed
+    ones.
 
-    Exits 1 where it failed on any.
+    Exits 1 if the function failed on a change.
     """
     from changefeed.transforms.chain import Chain
     from changefeed.transforms.lines import change_of, line_of
@@ -49,7 +56,7 @@ def try_transform(
         if not line.strip() or b'"op":"q"' in line:
             continue
         change = change_of(line, number, columns)
-        if not call.takes(change.database, change.table):
+        if not call.matches(change.database, change.table):
             continue
         taken += 1
         returned, failed = chain.of_change(change)
@@ -68,9 +75,9 @@ def _call(name: str, arguments: str) -> TransformCall:
     try:
         given: Any = json.loads(arguments)
     except ValueError as error:
-        raise SettingsError(f"--arguments is no JSON: {error}") from None
+        raise SettingsError(f"--arguments is not JSON: {error}") from None
     if not isinstance(given, dict):
-        raise SettingsError(f"--arguments is {type(given).__name__}: wanted a JSON object")
+        raise SettingsError(f"--arguments: expected a JSON object, found {type(given).__name__}")
     source = transform_source(name)
     source.check_arguments(given)
     return TransformCall("*.*", source, given)

@@ -1,29 +1,35 @@
-"""Airflow's Variables as the command reaches them: only where an Airflow is set up, and without a word on stdout."""
+"""Reads and writes Airflow's Variables for the command, if an Airflow is set up, without output on stdout."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 from changefeed.errors import SettingsError
 from changefeed.settings.pipeline import Pipeline
+from changefeed.state.variable_row import AirflowNeededError, read_variable
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 
 _DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
-_CHOSEN_BY = ("AIRFLOW_CONFIG", _DATABASE, f"{_DATABASE}_CMD", f"{_DATABASE}_SECRET")
-"""Environment variables each of which says by itself where Airflow's database is."""
+_DATABASE_VARIABLES = ("AIRFLOW_CONFIG", _DATABASE, f"{_DATABASE}_CMD", f"{_DATABASE}_SECRET")
+"""Environment variables. Each of them sets Airflow's database."""
 
-_OF_AN_AIRFLOW = ("airflow.cfg", "airflow.db")
-"""Files of which AIRFLOW_HOME has at least one when an Airflow was started there."""
+_AIRFLOW_FILES = ("airflow.cfg", "airflow.db")
+"""AIRFLOW_HOME has at least one of these files after an Airflow was started there."""
 
 
 class CommandVariables(MetadataVariables):
-    """Variables whose log goes to stderr: Airflow writes its own to stdout, which is for what a command prints."""
+    """Airflow's Variables, with Airflow's log on stderr instead of stdout, which has the command's output.
+
+    Reading imports no Airflow if the environment has the database and the key.
+    """
 
     def get(self, key: str) -> str | None:
+        with suppress(AirflowNeededError):
+            return read_variable(key)
         with redirect_stdout(sys.stderr):
             return super().get(key)
 
@@ -40,32 +46,31 @@ class CommandVariables(MetadataVariables):
             super().delete(key)
 
 
-def lack_of_airflow() -> str:
-    """Why Airflow is not to be imported here: there is none, or importing it would make one, empty, in ~/airflow.
+def find_airflow_problem() -> str:
+    """Why Airflow is not imported: it is not installed, or the import would create an empty one in ~/airflow.
 
-    '' where an Airflow is set up.
+    '' if an Airflow is set up.
     """
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
     if find_spec("airflow") is None:
         return "apache-airflow is not installed here"
-    if any(name in os.environ for name in _CHOSEN_BY) or any((home / name).exists() for name in _OF_AN_AIRFLOW):
+    if any(name in os.environ for name in _DATABASE_VARIABLES) or any(
+        (home / name).exists() for name in _AIRFLOW_FILES
+    ):
         return ""
     named = "is" if "AIRFLOW_HOME" in os.environ else "is not set; its default is"
     return f"no Airflow is set up here: AIRFLOW_HOME {named} {str(home)!r}, which has no airflow.cfg"
 
 
 def variable_store(pipeline: Pipeline) -> VariableCheckpointStore:
-    """The store of a pipeline whose checkpoint is an Airflow Variable.
-
-    Raises SettingsError where no Airflow is set up.
-    """
-    lack = lack_of_airflow()
-    if not lack:
+    """The store of a pipeline whose checkpoint is an Airflow Variable; raises SettingsError if no Airflow is set up."""
+    problem = find_airflow_problem()
+    if not problem:
         return VariableCheckpointStore(CommandVariables())
     raise SettingsError(
-        f"pipeline {pipeline.name!r} keeps its checkpoint in an Airflow Variable (checkpoint.store: variable), and "
-        f"{lack}. Set AIRFLOW_HOME and {_DATABASE} as the Airflow that runs the pipeline has them, and its "
-        "AIRFLOW__CORE__FERNET_KEY (`make demo` prints those of its own); or keep the checkpoint without Airflow: "
-        "write `checkpoint: {store: table, connection: state}` in the pipeline's YAML, and set "
-        "AIRFLOW_CONN_STATE=sqlite:////var/lib/changefeed/state.db or another database."
+        f"the checkpoint of pipeline {pipeline.name!r} is an Airflow Variable (checkpoint.store: variable), and "
+        f"{problem}. Set AIRFLOW_HOME and {_DATABASE} as the Airflow that runs the pipeline has them, and its "
+        "AIRFLOW__CORE__FERNET_KEY (`make demo` prints its own); or store the checkpoint without Airflow: "
+        "write `checkpoint: {store: kafka}` in the pipeline's YAML; or `checkpoint: {store: table, connection: "
+        "state}`, and set AIRFLOW_CONN_STATE=sqlite:////var/lib/changefeed/state.db or another database."
     )

@@ -1,4 +1,4 @@
-"""What a statement does to which tables."""
+"""Parser of statements: the tables that a statement touches, and its changes."""
 
 from changefeed.ddl.ddl_statement import DdlStatement, Kind, read_statement
 from changefeed.ddl.names import TableName

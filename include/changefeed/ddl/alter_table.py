@@ -1,4 +1,4 @@
-"""ALTER TABLE.
+"""The parser of ALTER TABLE.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/alter-table.html, https://mariadb.com/kb/en/alter-table/
 """
@@ -39,7 +39,7 @@ from changefeed.ddl.table_options import CharsetOptions, read_charset_option
 
 
 def read_alter_table(cursor: Cursor) -> AlterTable:
-    """Read what follows ALTER TABLE; raises UnreadableStatement."""
+    """The ALTER TABLE whose text after these words is at ``cursor``. Raises UnreadableStatement."""
     cursor.if_exists()
     name = cursor.table()
     if cursor.one_of("WAIT"):
@@ -52,12 +52,12 @@ def read_alter_table(cursor: Cursor) -> AlterTable:
         if cursor.symbol(",") or cursor.at_end or cursor.is_one_of("PARTITION", "REMOVE"):
             continue
         if is_clause or cursor.is_symbol(")"):  # only table options need no comma between them
-            raise cursor.unreadable("a comma or the end")
+            raise cursor.unreadable_error("a comma or the end")
     return AlterTable(name, tuple(actions))
 
 
 def _actions(cursor: Cursor) -> Iterator[Action]:
-    """Read a clause; nothing comes of those that change neither columns nor keys, and bring no rows."""
+    """Read a clause, and yield its changes of columns, keys or rows."""
     if cursor.is_one_of(*_OTHER_ROWS):
         yield OtherRows()
     if cursor.one_of("ADD"):
@@ -83,7 +83,7 @@ def _actions(cursor: Cursor) -> Iterator[Action]:
     elif cursor.one_of("ALTER"):
         yield from _alter(cursor)
     elif cursor.word("ORDER", "BY"):
-        cursor.until()  # a list of columns, after which no clause can stand
+        cursor.until()  # a list of columns, which is the last clause
     elif cursor.word("EXCHANGE", "PARTITION"):
         yield _exchange(cursor)
     elif cursor.one_of("PARTITION") or (cursor.is_one_of(*_PARTITION_CLAUSES) and _is_partition_clause(cursor)):
@@ -187,7 +187,7 @@ def _renamed_index(cursor: Cursor) -> RenameIndex:
 
 
 def _alter(cursor: Cursor) -> Iterator[Action]:
-    """A column's default or visibility; what is altered of checks and indexes changes neither columns nor keys."""
+    """Read ALTER COLUMN. Other ALTER clauses, of checks and indexes, change neither columns nor keys."""
     if cursor.is_one_of("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         cursor.until(",")
         return
@@ -219,7 +219,7 @@ def _convert(cursor: Cursor) -> Action:
     cursor.expect("TO")
     charset = read_charset_option(cursor, CharsetOptions())
     if charset is None:
-        raise cursor.unreadable("a charset to convert to")
+        raise cursor.unreadable_error("a charset to convert to")
     return ConvertCharset(read_charset_option(cursor, charset) or charset)
 
 
@@ -232,7 +232,7 @@ def _exchange(cursor: Cursor) -> Action:
 
 
 def _table_option(cursor: Cursor) -> Iterator[Action]:
-    """`name [=] value`; also FORCE, DISABLE KEYS, ALGORITHM=…, LOCK=…, WITHOUT VALIDATION, …"""
+    """Read `name [=] value`, and options of other forms such as FORCE, DISABLE KEYS or WITHOUT VALIDATION."""
     charset = read_charset_option(cursor, CharsetOptions())
     if charset is not None:
         yield DefaultCharset(read_charset_option(cursor, charset) or charset)

@@ -1,4 +1,4 @@
-"""What the clauses of an ALTER TABLE make of a table."""
+"""The effect of the clauses of an ALTER TABLE on a table."""
 
 from __future__ import annotations
 
@@ -51,11 +51,13 @@ _WIDE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 
 
 def altered_table(table: Table, actions: Sequence[Action], around: Surroundings) -> Table:
-    """``table`` after the clauses of one ALTER TABLE, in the order in which the server does them.
+    """``table`` after the clauses of one ALTER TABLE, applied in the server's order.
 
-    The server goes through the old columns first, dropping, changing and renaming them where they stand, then adds and
-    moves columns in the order of the clauses; each clause but AFTER names columns as they were before the statement.
-    Raises ContradictionError where a column that must be there is not, or the server's result is not to be foretold.
+    1. The server drops, changes and renames existing columns in place.
+    2. It adds and moves columns in the order of the clauses.
+
+    Column names in a clause, except after AFTER, are names before the statement. Raises ContradictionError if a
+    required column is missing, or if the server's result cannot be predicted.
 
     Source: `mysql_prepare_alter_table` in sql/sql_table.cc of both servers.
     """
@@ -75,7 +77,7 @@ def altered_table(table: Table, actions: Sequence[Action], around: Surroundings)
 
 
 def _charset_of(table: Table, actions: Sequence[Action], around: Surroundings) -> tuple[str, str]:
-    """The table's new default collation, and the one that its columns are converted to, or ''."""
+    """The table's new default collation, and the collation to which its columns are converted or ''."""
     collation, converted = table.collation, ""
     named = set()
     for action in actions:
@@ -85,14 +87,14 @@ def _charset_of(table: Table, actions: Sequence[Action], around: Surroundings) -
         elif isinstance(action, DefaultCharset):
             collation = around.collation_of(action.charset, collation)
             named.add(collation)
-    if converted and len(named) > 1:  # MySQL refuses it; what MariaDB makes of it depends on the columns
-        raise ContradictionError("it is given two charsets at once")
+    if converted and len(named) > 1:  # an error on MySQL; on MariaDB the result depends on the columns
+        raise ContradictionError("it converts to two charsets at once")
     return collation, converted
 
 
 @dataclass(frozen=True)
 class _Types:
-    """Makes columns of definitions, and converts them where the statement says so."""
+    """Creates columns from their definitions, and converts columns if the statement has CONVERT TO."""
 
     collation: str
     converted: str
@@ -102,21 +104,21 @@ class _Types:
     def column(self, definition: ColumnDefinition, *, is_first: bool = False) -> Column:
         column = definition.column(self.collation, self.server, self.session, is_first=is_first)
         if self.converted and column.data_type.replace("blob", "text") in _BLOB_BYTES:
-            # Seen on MySQL 9.7: beside CONVERT TO, MODIFY x TEXT made MEDIUMTEXT and MODIFY x BLOB made TINYBLOB; by
-            # which rule is not known.
-            raise ContradictionError(f"`{column.name}` is made a TEXT or BLOB and converted at once")
+            # Observed on MySQL 9.7: with CONVERT TO in the statement, MODIFY x TEXT created MEDIUMTEXT, and MODIFY x
+            # BLOB created TINYBLOB. The rule is not known.
+            raise ContradictionError(f"`{column.name}` becomes a TEXT or BLOB and is converted in one statement")
         if self.converted and definition.type.binary and column.collation is not None:
             return textual_column(replace(column, collation=binary_collation(charset_of(self.converted))), self.server)
         return self.convert(column)
 
     def convert(self, column: Column) -> Column:
-        """The column after CONVERT TO CHARACTER SET. A TEXT becomes a larger one if its bytes may no longer suffice."""
+        """The column after CONVERT TO CHARACTER SET. A TEXT becomes a larger type if its size may be too small."""
         if not self.converted or column.collation in (None, "binary") or not is_textual(column.data_type):
             return column
         data_type, charset, converted = column.data_type, charset_of(column.collation), charset_of(self.converted)
         if column.labels and charset != converted and _WIDE & {charset, converted}:
-            # Seen on MySQL 9.7 and MariaDB 11.4: ENUM('z') becomes ENUM(''), its bytes taken for the new charset's.
-            raise ContradictionError(f"servers spoil the labels of `{column.name}` from {charset} to {converted}")
+            # Observed on MySQL 9.7 and MariaDB 11.4: ENUM('z') becomes ENUM(''), as its bytes are read in the charset.
+            raise ContradictionError(f"servers corrupt the labels of `{column.name}` from {charset} to {converted}")
         if data_type in _BLOB_BYTES:
             characters = _BLOB_BYTES[data_type] // max_bytes(charset)
             data_type = blob_of(characters * max_bytes(converted), "text")
@@ -125,15 +127,15 @@ class _Types:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A column that is added, or moved from where it is."""
+    """A column that the statement adds or moves."""
 
     column: Column
     position: Position | None
-    is_there: bool = False
+    exists: bool = False
 
 
 class _Alteration:
-    """The clauses of one ALTER TABLE, gathered, and then done in the server's order."""
+    """Collects the clauses of one ALTER TABLE, then applies them in the server's order."""
 
     def __init__(self, table: Table, types: _Types) -> None:
         self._table = table
@@ -144,9 +146,9 @@ class _Alteration:
         self._placed: list[_Placed] = []
         """Columns to add or to move, in the order of their clauses."""
         self._definitions: dict[str, ColumnDefinition] = {}
-        """Of the columns that are added and changed, by their new names."""
+        """The clauses of added and changed columns, by new name."""
         self._defaults: dict[str, WrittenDefault | None] = {}
-        """By the name that a column had, or has if the statement adds it, which MariaDB takes too."""
+        """The default clauses by old name; by new name for added columns, which MariaDB also accepts."""
         self._key_dropped = False
         self._keys: list[KeyDefinition] = []
         self._periods: list[Period] = []
@@ -166,17 +168,17 @@ class _Alteration:
                 if self._is_added_here(old, definition):
                     self._placed.append(_Placed(self._types.column(definition), position))
                     self._definitions[definition.name.lower()] = definition
-                elif self._is_there(old, if_exists):
+                elif self._exists(old, if_exists):
                     self._changed[old.lower()] = column = self._types.column(definition)
                     if position is not None:
-                        self._placed.append(_Placed(column, position, is_there=True))
+                        self._placed.append(_Placed(column, position, exists=True))
                     self._take(definition)
             case RenameColumn(old=old, new=new, if_exists=if_exists):
-                if self._is_there(old, if_exists):
+                if self._exists(old, if_exists):
                     before = self._table.schema.columns[self._names.index(old.lower())]
                     self._changed[old.lower()] = replace(self._types.convert(before), name=new)
             case DropColumn(name=name, if_exists=if_exists):
-                if self._is_there(name, if_exists):
+                if self._exists(name, if_exists):
                     self._dropped.add(name.lower())
             case SetDefault(column=name, default=default):
                 self._defaults[name.lower()] = default
@@ -210,10 +212,10 @@ class _Alteration:
             elif name not in self._dropped:
                 columns.append(self._with_default(self._types.convert(column)))
         for placed in self._placed:
-            if placed.is_there:
+            if placed.exists:
                 del columns[position_of(columns, placed.column.name)]
             column = self._with_default(placed.column)
-            _put(columns, column, placed.position, 1 if self._has_generated_key(columns) else 0)
+            _insert_column(columns, column, placed.position, 1 if self._has_generated_key(columns) else 0)
         self._set_first_timestamp(columns)
         names = self._names_now(columns)
         keys = [over_columns(key, self.periods(columns)) for key in self._keys]
@@ -230,7 +232,7 @@ class _Alteration:
         ).keys_of_current_rows
 
     def periods(self, columns: Sequence[Column]) -> tuple[Period, ...]:
-        """The periods that the table has then, over its ``columns``."""
+        """The periods of the table, whose columns are now ``columns``."""
         names = self._names_now(columns)
         kept = [period for period in self._table.periods if period.name.lower() not in self._dropped_periods]
         renamed = [
@@ -245,14 +247,14 @@ class _Alteration:
         return (*renamed, *added)
 
     def _set_first_timestamp(self, columns: list[Column]) -> None:
-        """Give a column that the statement defines its default, if it is now the table's first TIMESTAMP."""
+        """Set the default of the table's first TIMESTAMP column, if the statement defines that column."""
         number = next((number for number, column in enumerate(columns) if column.data_type == "timestamp"), None)
         definition = self._definitions.get(columns[number].name.lower()) if number is not None else None
         if number is not None and definition is not None:
             columns[number] = self._with_default(self._types.column(definition, is_first=True))
 
     def _with_default(self, column: Column) -> Column:
-        """The column with the default that ALTER COLUMN gives it."""
+        """The column with its new default, if ALTER COLUMN sets one."""
         if column.name.lower() not in self._defaults:
             return column
         written = self._defaults[column.name.lower()]
@@ -264,14 +266,14 @@ class _Alteration:
         return self._table.generated_key and columns[:1] == [self._table.schema.columns[0]]
 
     def _primary_key(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """The columns of the old primary key by the names that they have now."""
+        """The columns of the old primary key, by their new names."""
         if self._key_dropped:
             return ()
         key = (self._names[column] for column in self._table.schema.primary_key)
         return tuple(names[name] for name in key if name in names)
 
     def _indexes(self, names: Mapping[str, str]) -> list[NamedIndex] | None:
-        """What is left of the old indexes: a dropped column leaves them, and an index without columns goes."""
+        """The remaining old indexes without dropped columns. An index that lost all columns is dropped."""
         if self._table.schema.indexes is None:
             return None
         indexes = []
@@ -283,9 +285,9 @@ class _Alteration:
         return indexes
 
     def _names_now(self, columns: Sequence[Column]) -> dict[str, str]:
-        """What the old names mean for keys: the first column that was changed from it, or has it.
+        """The new names of columns by old name. A column that is dropped and added again keeps its keys.
 
-        A column that is dropped and added again so keeps its keys.
+        If several columns follow from one old name, the first column in the new order counts.
         """
         before = {changed.name.lower(): old for old, changed in self._changed.items()}
         names: dict[str, str] = {}
@@ -294,7 +296,7 @@ class _Alteration:
         return names
 
     def _is_added_here(self, old: str, definition: ColumnDefinition) -> bool:
-        """MariaDB changes a column that an earlier clause adds, by its new name; that clause counts no more."""
+        """Whether MariaDB changes a column that an earlier clause adds. If so, the earlier clause is removed."""
         names = [placed.column.name.lower() for placed in self._placed]
         name = definition.name.lower()
         if not self._types.server.is_mariadb or old.lower() in self._names or name not in names:
@@ -302,7 +304,7 @@ class _Alteration:
         del self._placed[names.index(name)]
         return True
 
-    def _is_there(self, name: str, if_exists: bool) -> bool:
+    def _exists(self, name: str, if_exists: bool) -> bool:
         if name.lower() in self._names:
             return True
         if if_exists:
@@ -310,7 +312,7 @@ class _Alteration:
         raise ContradictionError(f"it has no column `{name}`")
 
 
-def _put(columns: list[Column], column: Column, position: Position | None, first: int) -> None:
+def _insert_column(columns: list[Column], column: Column, position: Position | None, first: int) -> None:
     if any(column.name.lower() == other.name.lower() for other in columns):
         raise ContradictionError(f"it has a column `{column.name}` already")
     if position is None:

@@ -1,7 +1,10 @@
-"""The schemas along a range of the binlog, derived from those at its end.
+"""The schemas along a range of the binlog, derived from the schemas at its end.
 
-Each statement is read backwards, then forwards from what that gave for the range's start; what either way says of a
-table is compared with the TABLE_MAPs of its rows. What neither proves is an UnknownTable: nothing is guessed.
+1. The statements are applied backwards, from the end of the range to its start.
+2. They are applied forwards, from the schemas derived for the start.
+3. Both results for a table are compared with the TABLE_MAPs of its rows.
+
+A table without a result that fits its rows is an UnknownTable. No schema is guessed.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from changefeed.model.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class ReadStatement:
-    """A statement of the binlog that moves schemas, and where its event begins."""
+    """A statement of the binlog that changes schemas, and the coordinates of its event."""
 
     at: BinlogCoordinates
     read: DdlStatement
@@ -55,10 +58,11 @@ def derived_timeline(
     collations: Mapping[int, str],
     known: Mapping[TableName, Entry],
 ) -> SchemaTimeline:
-    """The timeline of a range whose statements, in order, end in the schemas of ``now``, and which has these rows.
+    """The timeline of a range of the binlog.
 
-    ``collations`` are names by the ids that TABLE_MAPs have; ``known`` are tables that are known at the range's start
-    otherwise.
+    ``now`` has the schemas at the range's end, and ``statements`` all statements of the range in order. ``rows`` has
+    its rows, and ``collations`` the names of the collation ids in TABLE_MAPs. ``known`` has tables at the range's start
+    that are known from another source.
     """
     moving = [statement for statement in statements if statement.read.change is not None]
     backwards = _Backwards(now, moving, rows, collations)
@@ -66,7 +70,7 @@ def derived_timeline(
 
 
 class _Touches:
-    """Which statements touch a table."""
+    """The coordinates of the statements that touch each table."""
 
     def __init__(self, statements: Sequence[ReadStatement]) -> None:
         self._of_table: dict[TableName, list[BinlogCoordinates]] = defaultdict(list)
@@ -83,25 +87,25 @@ class _Touches:
         return self._of_table.get(name, []), self._of_database.get(name.database, [])
 
     def before(self, name: TableName, at: BinlogCoordinates) -> BinlogCoordinates | None:
-        """The last statement before ``at`` that touches a table; None where there is none."""
+        """The last statement before ``at`` that touches the table; None if there is none."""
         found = [each[count - 1] for each in self._lists(name) if (count := bisect_left(each, at))]
         return max(found, default=None)
 
     def after(self, name: TableName, at: BinlogCoordinates | None) -> BinlogCoordinates | None:
-        """The first statement behind ``at`` that touches a table; None where there is none."""
+        """The first statement after ``at`` that touches the table; None if there is none."""
         lists = self._lists(name)
         counts = [0 if at is None else bisect_right(each, at) for each in lists]
         found = [each[count] for each, count in zip(lists, counts, strict=True) if count < len(each)]
         return min(found, default=None)
 
     def was_gone(self, name: TableName, at: BinlogCoordinates) -> bool:
-        """Whether the last statement before ``at`` that touches a table removed it."""
+        """Whether the last statement before ``at`` that touches the table removed it."""
         before = self.before(name, at)
         return before is not None and isinstance(self._changes[before], DropTables | DropDatabase)
 
 
 class _Backwards:
-    """What each table was before each statement, as far as that follows from what it was after it."""
+    """Derives the state of each table before each statement from its state after the statement, as far as possible."""
 
     def __init__(
         self, now: Schemas, statements: Sequence[ReadStatement], rows: RowsByTable, collations: Mapping[int, str]
@@ -115,16 +119,16 @@ class _Backwards:
         self._databases = dict(now.databases)
         self._views = set(now.views)
         self.after: dict[BinlogCoordinates, dict[TableName, Entry | None]] = {}
-        """By statement, what the tables that it touches are after it; None for one that is not there."""
+        """For each statement, the state after it of the tables that it touches; None if the table does not exist."""
         for statement in reversed(statements):
-            names = self._touched(statement.read)
+            names = self._touched_tables(statement.read)
             self.after[statement.at] = {name: self.entry(name) for name in names}
             for name in names:
                 if isinstance(unknown := self._tables.get(name), UnknownTable):
-                    self._tables[name] = replace(unknown, known=())  # that was of the rows behind the statement
+                    self._tables[name] = replace(unknown, known=())  # they belong to the rows after the statement
             self._invert(statement)
             for name in names:
-                self._settle(name, statement.at)
+                self._resolve(name, statement.at)
         self.initial = Schemas(
             now.server,
             self._databases,
@@ -132,7 +136,7 @@ class _Backwards:
             frozenset(self._views),
         )
 
-    def _touched(self, read: DdlStatement) -> list[TableName]:
+    def _touched_tables(self, read: DdlStatement) -> list[TableName]:
         names = list(read.tables)
         if isinstance(read.change, DropDatabase | CreateDatabase):
             known = dict.fromkeys([*self._tables, *self._rows.names])
@@ -140,7 +144,7 @@ class _Backwards:
         return names
 
     def entry(self, name: TableName) -> Entry | None:
-        """What is known of a table at this point."""
+        """The state of a table at this point; None if it does not exist."""
         draft = self._tables.get(name)
         if not isinstance(draft, Draft):
             return draft
@@ -179,7 +183,7 @@ class _Backwards:
             case CreateDatabase(name=database, if_not_exists=False, replace=False):
                 self._databases.pop(database, None)
             case CreateDatabase(name=database) | AlterDatabase(name=database):
-                self._databases[database] = ""  # not known: what tables inherit from it is not, either
+                self._databases[database] = ""  # unknown, and so are the properties that tables inherit from it
             case DropDatabase(name=database):
                 self._databases[database] = ""
                 for name in {*self._rows.names, *tables}:
@@ -198,11 +202,11 @@ class _Backwards:
             self._tables[name] = UnknownTable(name, f"it was replaced at {replaced_at}")
 
     def _learn(self, like: TableName, copy: TableName, at: BinlogCoordinates) -> None:
-        """What a copy is, its model was."""
+        """Take the columns of the unknown table ``like`` from its copy, which has the same columns."""
         known = self._tables.get(copy)
         if isinstance(known, Draft) and isinstance(self._tables.get(like), UnknownTable):
             self._tables[like] = replace(known, name=like)
-            self._settle(like, at)
+            self._resolve(like, at)
 
     def _rename(self, new: TableName, old: TableName, where: str) -> None:
         if new in self._views:
@@ -210,7 +214,7 @@ class _Backwards:
             return
         table = self._tables.pop(new, None)
         self._tables[old] = (
-            _named(table, old) if table else UnknownTable(old, f"what it was renamed to at {where} is gone")
+            _with_name(table, old) if table else UnknownTable(old, f"what it was renamed to at {where} is gone")
         )
 
     def _unalter(self, statement: ReadStatement) -> None:
@@ -233,33 +237,33 @@ class _Backwards:
             self._tables[name] = table
         for action in change.actions:
             if isinstance(action, TableToPartition) and table is not None:
-                self._tables[action.name] = _named(table, action.name)
+                self._tables[action.name] = _with_name(table, action.name)
 
     # --- rows
 
     def _rows_before(self, name: TableName, at: BinlogCoordinates) -> list[SeenRows]:
         return self._rows.between(name, self._touches.before(name, at), at)
 
-    def _settle(self, name: TableName, at: BinlogCoordinates) -> None:
-        """Let the rows before ``at`` show what of a table is not known."""
+    def _resolve(self, name: TableName, at: BinlogCoordinates) -> None:
+        """Resolve unknown properties of a table by its rows before ``at``."""
         draft = self._tables.get(name)
         if not isinstance(draft, Draft):
             return
         for seen in self._rows_before(name, at):
             try:
-                draft = draft.settled(seen, self.server, self._collations)
+                draft = draft.resolve(seen, self.server, self._collations)
             except UnresolvedError as problem:
-                self._tables[name] = UnknownTable(name, str(problem), known=draft.partly(seen, self._collations))
+                self._tables[name] = UnknownTable(name, str(problem), known=draft.known_columns(seen, self._collations))
                 return
         self._tables[name] = draft
 
 
-def _named(table: Draft | UnknownTable, name: TableName) -> Draft | UnknownTable:
+def _with_name(table: Draft | UnknownTable, name: TableName) -> Draft | UnknownTable:
     return replace(table, name=name)
 
 
 class _Forwards:
-    """Goes through the statements in their order, and decides for each table by both ways and its rows."""
+    """Applies the statements forwards, and chooses the state of each table by both results and its rows."""
 
     def __init__(
         self,
@@ -273,7 +277,7 @@ class _Forwards:
         self._touches = _Touches(statements)
 
     def timeline(self, known: Mapping[TableName, Entry]) -> SchemaTimeline:
-        """The timeline, from the tables that follow backwards and those that are known otherwise."""
+        """The timeline, from the tables that were derived backwards, and tables that are known from another source."""
         timeline = SchemaTimeline(self._first(self._backwards.initial, known))
         for statement in self._statements:
             after = timeline.latest.apply(statement.read)
@@ -292,49 +296,52 @@ class _Forwards:
                 after = replace(after, databases=self._now.databases)
             if after is timeline.latest and statement.read.kind == "harmless":
                 continue
-            timeline = timeline.moved(statement.at, statement.read, after)
+            timeline = timeline.with_statement(statement.at, statement.read, after)
         return timeline
 
     def _first(self, initial: Schemas, known: Mapping[TableName, Entry]) -> Schemas:
         names = dict.fromkeys([*initial.tables, *known, *self._rows.names])
         backwards: dict[TableName, Entry | None] = dict(initial.tables)
         for name, entry in known.items():
-            if isinstance(entry, Table) and self._fits(entry, self._rows_behind(name, None)):
-                backwards[name] = entry  # it is known, and the other way only follows
+            if isinstance(entry, Table) and self._fits(entry, self._rows_after(name, None)):
+                backwards[name] = entry  # the derived table can only be less certain
         tables = {name: self._entry(name, known.get(name), backwards.get(name), None) for name in names}
         return replace(initial, tables={name: entry for name, entry in tables.items() if entry is not None})
 
     def _entry(
         self, name: TableName, forward: Entry | None, backward: Entry | None, at: BinlogCoordinates | None
     ) -> Entry | None:
-        """A table behind the statement at ``at``, or at the range's start."""
-        rows = self._rows_behind(name, at)
-        found = (self._collated(entry, rows) for entry in (forward, backward) if isinstance(entry, Table))
+        """The state of a table after the statement at ``at``, or at the range's start."""
+        rows = self._rows_after(name, at)
+        found = (self._with_collations(entry, rows) for entry in (forward, backward) if isinstance(entry, Table))
         candidates = [entry for entry in found if entry is not None]
         fitting = [entry for entry in candidates if self._fits(entry, rows)]
         if len(fitting) == 2 and _knows_less(*fitting):
             fitting.reverse()
         if len(fitting) == 2 and not fitting[0].schema.reads_like(fitting[1].schema):
             if rows and not _differ_in_collations(*fitting):
-                problem = "the statements before its rows and those behind them contradict each other"
+                problem = "the statements before its rows and those after them contradict each other"
                 return _with_rows(UnknownTable(name, problem), rows)
             return fitting[1]
         if fitting:
             return fitting[0]
         if candidates:
             shown = ", ".join(f"{column.name} {column.data_type}" for column in candidates[0].schema.columns)
-            return _with_rows(UnknownTable(name, f"its rows contradict what the statements make of it ({shown})"), rows)
+            return _with_rows(UnknownTable(name, f"its rows contradict the statements, which result in {shown}"), rows)
         unknown = next((entry for entry in (backward, forward) if isinstance(entry, UnknownTable)), None)
         if unknown is None and rows:
-            unknown = UnknownTable(name, "neither the server nor a statement behind its rows has it")
+            unknown = UnknownTable(name, "neither the server nor a statement after its rows has it")
         return unknown and _with_rows(unknown, rows)
 
-    def _rows_behind(self, name: TableName, at: BinlogCoordinates | None) -> list[SeenRows]:
+    def _rows_after(self, name: TableName, at: BinlogCoordinates | None) -> list[SeenRows]:
         rows = self._rows.between(name, at, self._touches.after(name, at))
         return [seen for seen in rows if not seen.names_columns]
 
-    def _collated(self, table: Table, rows: Sequence[SeenRows]) -> Table | None:
-        """The table with collations that it inherits from what is not known, as its rows show them; None without."""
+    def _with_collations(self, table: Table, rows: Sequence[SeenRows]) -> Table | None:
+        """The table with collations from its rows, for columns that inherit them from an unknown database.
+
+        None if the rows do not show these collations.
+        """
         if all(column.collation != "" for column in table.schema.columns):
             return table
         shown = rows[0].columns if rows else ()
@@ -353,7 +360,7 @@ class _Forwards:
 
 
 def _differ_in_collations(one: Table, other: Table) -> bool:
-    """Whether two tables are read alike but for collations: what a column inherits may have been another one."""
+    """Whether two tables differ only in collations. A column may have inherited one from another default."""
 
     def plain(table: Table) -> TableSchema:
         columns = tuple(replace(column, collation=None) for column in table.schema.columns)
@@ -363,7 +370,7 @@ def _differ_in_collations(one: Table, other: Table) -> bool:
 
 
 def _knows_less(one: Table, other: Table) -> bool:
-    """Whether ``other`` knows of the same columns what ``one`` does not: its indexes, or which may be NULL."""
+    """Whether both tables have the same columns, and ``one`` misses indexes or nullability that ``other`` may have."""
     if not one.schema.reads_like(other.schema):
         return False
     nullable = any(column.nullable is None for column in one.schema.columns)
@@ -371,7 +378,7 @@ def _knows_less(one: Table, other: Table) -> bool:
 
 
 def _with_rows(table: UnknownTable, rows: Sequence[SeenRows]) -> UnknownTable:
-    """The table with its rows in the range, of which the first ones are kept as they are."""
+    """The table with the number and the range of its rows, and with the columns of the first rows."""
     if not rows:
         return replace(table, rows=0, first="", last="", columns=(), known=())
     known, columns = table.known, rows[0].columns

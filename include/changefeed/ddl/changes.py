@@ -1,4 +1,4 @@
-"""What a definition statement changes: a class for each kind of statement, and for each clause of ALTER TABLE."""
+"""The changes of DDL statements: a class for each kind of statement, and for each clause of ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class ChangeColumn:
-    """CHANGE, and MODIFY, where the name stays."""
+    """CHANGE; or MODIFY, in which the name stays the same."""
 
     old: str
     column: ColumnDefinition
@@ -66,7 +66,7 @@ class SetVisibility:
 
 @dataclass(frozen=True)
 class SetDefault:
-    """ALTER COLUMN … SET DEFAULT, and DROP DEFAULT, where ``default`` is None."""
+    """ALTER COLUMN … SET DEFAULT; or DROP DEFAULT if ``default`` is None."""
 
     column: str
     default: WrittenDefault | None
@@ -74,7 +74,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddKey:
-    """``replaces`` is MariaDB's CREATE OR REPLACE INDEX."""
+    """ADD of an index or key; CREATE INDEX. ``replaces`` is set for MariaDB's CREATE OR REPLACE INDEX."""
 
     key: KeyDefinition
     replaces: bool = False
@@ -82,7 +82,7 @@ class AddKey:
 
 @dataclass(frozen=True)
 class AddPeriod:
-    """MariaDB's ADD PERIOD FOR: its columns become NOT NULL."""
+    """MariaDB's ADD PERIOD FOR, whose columns become NOT NULL."""
 
     period: Period
 
@@ -101,7 +101,7 @@ class DropPrimaryKey:
 
 @dataclass(frozen=True)
 class DropIndex:
-    """Also DROP CONSTRAINT, whose name may be that of a unique key."""
+    """DROP INDEX; or DROP CONSTRAINT, whose name may be the name of a unique key."""
 
     name: str
 
@@ -116,49 +116,49 @@ class RenameIndex:
 
 @dataclass(frozen=True)
 class ConvertCharset:
-    """CONVERT TO CHARACTER SET: the table's default and every column that holds text."""
+    """CONVERT TO CHARACTER SET, of the table's default and of every text column."""
 
     charset: CharsetOptions
 
 
 @dataclass(frozen=True)
 class DefaultCharset:
-    """The default of columns to come."""
+    """CHARACTER SET, the default of columns that later statements add."""
 
     charset: CharsetOptions
 
 
 @dataclass(frozen=True)
 class RenameTo:
-    """RENAME TO: the table gets another name, perhaps in another database."""
+    """RENAME TO another name, perhaps in another database."""
 
     name: TableName
 
 
 @dataclass(frozen=True)
 class PartitionToTable:
-    """MariaDB's CONVERT PARTITION … TO TABLE: a new table like this one."""
+    """MariaDB's CONVERT PARTITION … TO TABLE, which creates a table with the columns of this table."""
 
     name: TableName
 
 
 @dataclass(frozen=True)
 class TableToPartition:
-    """MariaDB's CONVERT TABLE … TO PARTITION: that table is gone."""
+    """MariaDB's CONVERT TABLE … TO PARTITION, after which the table ``name`` does not exist."""
 
     name: TableName
 
 
 @dataclass(frozen=True)
 class ExchangePartition:
-    """EXCHANGE PARTITION … WITH TABLE: that table's rows and a partition's change places."""
+    """EXCHANGE PARTITION … WITH TABLE, which swaps the rows of the table and of a partition."""
 
     name: TableName
 
 
 @dataclass(frozen=True)
 class OtherRows:
-    """IMPORT and DISCARD TABLESPACE, UNION=, CONNECTION=: the table has other rows since, which are not logged."""
+    """IMPORT and DISCARD TABLESPACE, UNION=, CONNECTION=. The table gets other rows, which the binlog does not have."""
 
 
 Action = (
@@ -188,9 +188,10 @@ Action = (
 
 @dataclass(frozen=True)
 class CreateTable:
-    """``select`` says that the columns go on with those of a SELECT, which the statement alone does not tell.
+    """CREATE TABLE.
 
-    ``keys`` are all of them in the order of the statement, those that stand at a column among them.
+    ``keys`` has all keys in the order of the statement, including keys from column attributes. ``select`` says that
+    columns of a SELECT follow, which the statement alone does not show.
     """
 
     name: TableName
@@ -205,7 +206,7 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateTableLike:
-    """CREATE TABLE … LIKE: the columns and indexes of another table."""
+    """CREATE TABLE … LIKE, with the columns and indexes of another table."""
 
     name: TableName
     like: TableName
@@ -215,7 +216,7 @@ class CreateTableLike:
 
 @dataclass(frozen=True)
 class CreateSequence:
-    """MariaDB's sequence is a table of one row, and its changes are rows in the binlog."""
+    """MariaDB's CREATE SEQUENCE. A sequence is a table with one row, and its changes are rows in the binlog."""
 
     name: TableName
     if_not_exists: bool = False
@@ -232,7 +233,7 @@ class AlterTable:
 
 @dataclass(frozen=True)
 class DropTables:
-    """DROP TABLE; or DROP SEQUENCE, which leaves tables of those names where they are."""
+    """DROP TABLE; or DROP SEQUENCE, which does not drop a table with the same name."""
 
     names: tuple[TableName, ...]
     sequences: bool = False
@@ -240,7 +241,7 @@ class DropTables:
 
 @dataclass(frozen=True)
 class RenameTables:
-    """Pairs of old and new name, each done after the one before it."""
+    """RENAME TABLE: pairs of an old and a new name, in the order in which they are applied."""
 
     names: tuple[tuple[TableName, TableName], ...]
 
@@ -279,7 +280,7 @@ class DropDatabase:
 
 @dataclass(frozen=True)
 class CreateView:
-    """CREATE VIEW: no table can have its name then."""
+    """CREATE VIEW, after which no table has the name."""
 
     name: TableName
 
@@ -293,7 +294,7 @@ class DropViews:
 
 @dataclass(frozen=True)
 class UnreadChange:
-    """A definition whose effect on ``names`` is not known; ``problem`` says why."""
+    """A DDL statement whose effect on ``names`` is unknown; ``problem`` says why."""
 
     names: tuple[TableName, ...]
     problem: str

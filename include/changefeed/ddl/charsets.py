@@ -1,4 +1,4 @@
-"""Charsets and collations as definitions name them: defaults and binary collations.
+"""Names of charsets and collations in DDL, with their defaults and binary collations.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/charset-charsets.html,
 https://mariadb.com/kb/en/supported-character-sets-and-collations/; `information_schema.character_sets` of both servers.
@@ -29,7 +29,7 @@ _DEFAULTS = {
 
 
 def charset_name(name: str, session: SessionContext | None = None) -> str:
-    """A charset's name as `information_schema` spells it: lower case, and `utf8` is what it means in the session."""
+    """A charset's name in `information_schema`: in lower case, with the session's meaning of `utf8`."""
     name = name.lower()
     if name != "utf8":
         return name
@@ -42,7 +42,7 @@ def charset_of(collation: str) -> str:
 
 
 def default_collation(charset: str, server: Server, session: SessionContext) -> str:
-    """The collation of a charset named without one, which a session may have changed.
+    """The default collation of a charset. A session may have changed it.
 
     Source: `default_collation_for_utf8mb4` (MySQL), `character_set_collations` (MariaDB 11.2+).
     """
@@ -58,12 +58,12 @@ def default_collation(charset: str, server: Server, session: SessionContext) -> 
 
 
 def binary_collation(charset: str) -> str:
-    """The collation that the attribute BINARY asks for."""
+    """The collation of the attribute BINARY."""
     return "binary" if charset == "binary" else f"{charset}_bin"
 
 
 def collation_name(name: str, charset: str, session: SessionContext) -> str:
-    """A collation's full name in lower case; ``charset`` is what MariaDB's short `uca1400_ai_ci` is completed with.
+    """The full name of a collation, in lower case. MariaDB's short name `uca1400_ai_ci` is completed with ``charset``.
 
     Source: https://mariadb.com/kb/en/setting-character-sets-and-collations/ ("contextually typed collations")
     """
@@ -82,13 +82,14 @@ def resolve(
     *,
     binary: bool = False,
 ) -> str:
-    """The collation of ``CHARACTER SET charset COLLATE collation``, where ``outer`` is the one that is inherited.
+    """The collation of ``CHARACTER SET charset COLLATE collation``.
 
-    ``binary`` is the attribute BINARY: the `_bin` collation of whichever charset it is.
+    ``outer`` is the collation that is inherited without these clauses. ``binary`` says that the attribute BINARY is
+    set, which chooses the `_bin` collation of the charset.
     """
-    wanted = charset_name(charset, session) if charset else charset_of(outer)
+    expected = charset_name(charset, session) if charset else charset_of(outer)
     if collation is not None and collation.lower() != "default":
-        return collation_name(collation, wanted, session)
+        return collation_name(collation, expected, session)
     if binary:
-        return binary_collation(wanted)
-    return default_collation(wanted, server, session) if charset or collation else outer
+        return binary_collation(expected)
+    return default_collation(expected, server, session) if charset or collation else outer

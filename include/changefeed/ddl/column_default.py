@@ -1,7 +1,7 @@
-"""A DEFAULT clause: what is written, and the value that the server lists for it.
+"""DEFAULT clauses: the text of a default, and the value that the server lists for it.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/data-type-defaults.html,
-https://mariadb.com/kb/en/create-table/#default-column-option; how values are listed was seen on MySQL 9.7 and MariaDB
+https://mariadb.com/kb/en/create-table/#default-column-option; the listed values were observed on MySQL 9.7 and MariaDB
 11.4.
 """
 
@@ -16,23 +16,23 @@ from itertools import takewhile
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.expression_spelling import expression_spelling
 from changefeed.ddl.scanner import TokenKind
-from changefeed.model.charset_codes import charset_of_name, decoded
+from changefeed.model.charset_codes import charset_of_name, decode_text
 from changefeed.model.table_schema import NO_DEFAULT, Column, Default, current_time
 
 
 def expression_default(sql: str) -> Default:
-    """The default that ``sql`` makes for each row, in the one spelling of `expression_spelling`."""
+    """The default of the expression ``sql``, in the spelling of `expression_spelling`."""
     return Default(expression_spelling(sql), is_sql=True)
 
 
 Value = str | bytes | Decimal | None
 _MOST_DIGITS = 1000
-"""Before and after the point: no type of a column has as many, and written out they would be gigabytes."""
+"""Limit of the digits before and after the point. No column type has more, and the full text could have gigabytes."""
 
 
 @dataclass(frozen=True)
 class WrittenDefault:
-    """What follows DEFAULT: ``sql`` as it stands there, and ``value`` if it is a literal (None for NULL)."""
+    """The text after DEFAULT: ``sql`` as written, and ``value`` if it is a literal (None for NULL)."""
 
     sql: str
     is_literal: bool = False
@@ -40,17 +40,17 @@ class WrittenDefault:
 
 
 def read_default(cursor: Cursor) -> WrittenDefault:
-    """Read what follows DEFAULT."""
-    mark, start = cursor.mark(), cursor.token.start
+    """The default whose text after DEFAULT is at ``cursor``."""
+    address, start = cursor.address(), cursor.token.start
     cursor.expression()
-    end, sql = cursor.mark(), cursor.sql[start : cursor.ahead(-1).end]
-    cursor.go_back(mark)
+    end, sql = cursor.address(), cursor.sql[start : cursor.ahead(-1).end]
+    cursor.go_back(address)
     parenthesized = cursor.is_symbol("(")
-    if parenthesized and cursor.server.is_mariadb:  # MySQL takes what stands in parentheses for an expression always
+    if parenthesized and cursor.server.is_mariadb:  # MySQL reads a literal in parentheses as an expression
         cursor.advance()
     try:
         value = _literal(cursor)
-        is_literal = (not parenthesized or cursor.symbol(")")) and cursor.mark() == end
+        is_literal = (not parenthesized or cursor.symbol(")")) and cursor.address() == end
     except ValueError:
         value, is_literal = None, False
     cursor.go_back(end)
@@ -58,7 +58,7 @@ def read_default(cursor: Cursor) -> WrittenDefault:
 
 
 def _literal(cursor: Cursor) -> Value:
-    """Read a literal; raises ValueError where there is none."""
+    """The literal at ``cursor``. Raises ValueError if there is none."""
     sign = Decimal(-1) if cursor.symbol("-") else Decimal(1)
     cursor.symbol("+")
     if cursor.one_of("NULL"):
@@ -75,14 +75,14 @@ def _literal(cursor: Cursor) -> Value:
     if token.kind is TokenKind.NUMBER:
         cursor.advance()
         if token.text[:2] in ("0x", "0b"):
-            return _introduced(_bytes(token.text[2:], 16 if token.text[1] == "x" else 2), introducer)
+            return _introduced_text(_bytes(token.text[2:], 16 if token.text[1] == "x" else 2), introducer)
         number = Decimal(token.text)
         if abs(number.adjusted()) > _MOST_DIGITS:
-            raise OverflowError(f"{token.text[:30]!r} is a number that no column holds")
+            raise OverflowError(f"{token.text[:30]!r} is a number too large for any column")
         return sign * number
     if _is_digits(cursor, 0):
         cursor.advance()
-        return _introduced(_bytes(cursor.advance().text, 16 if token.keyword == "X" else 2), introducer)
+        return _introduced_text(_bytes(cursor.advance().text, 16 if token.keyword == "X" else 2), introducer)
     text = ""
     if not cursor.is_kind(TokenKind.STRING):
         raise ValueError(cursor.token.text)
@@ -91,13 +91,13 @@ def _literal(cursor: Cursor) -> Value:
     return text
 
 
-def _introduced(digits: bytes, charset: str) -> str | bytes:
-    """The text that bytes are behind an introducer such as `_ujis`; without one they are bytes."""
-    return decoded(digits, charset) if charset and charset != "binary" else digits
+def _introduced_text(digits: bytes, charset: str) -> str | bytes:
+    """The text of bytes after an introducer such as `_ujis`. Without an introducer, the bytes."""
+    return decode_text(digits, charset) if charset and charset != "binary" else digits
 
 
 def _is_digits(cursor: Cursor, distance: int) -> bool:
-    """Whether X'41' or B'1000001' stands there."""
+    """Whether X'41' or B'1000001' follows."""
     is_mark = cursor.ahead(distance).keyword in ("X", "B")
     return is_mark and cursor.ahead(distance + 1).kind is TokenKind.STRING
 
@@ -115,41 +115,43 @@ _CURRENT = re.compile(
 _WITHOUT_DEFAULT = frozenset(
     {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json", "geometry"}
 )
-"""Types whose columns have no literal as their default in MySQL."""
+"""Types whose columns cannot have a literal as default in MySQL."""
 
 
 def listed_default(written: WrittenDefault, column: Column, *, is_mariadb: bool) -> Default:
-    """The default of ``column`` as the server lists it; SQL as it is written for what is not worked out here."""
+    """The default of ``column`` as the server lists it. If changefeed cannot evaluate the default, its SQL."""
     if written.is_literal and written.value is None:
         return NO_DEFAULT
     if not written.is_literal:
         current = _CURRENT.fullmatch(written.sql)
         if current and written.sql.startswith("(") and not is_mariadb:
-            return expression_default(f"now({current[1] or ''})")  # to MySQL an expression like any other
+            return expression_default(f"now({current[1] or ''})")  # MySQL reads it as an expression
         if current:
             return current_time(int(current[1] or 0))
         return expression_default(written.sql)
     if not is_mariadb and column.data_type in _WITHOUT_DEFAULT:
-        return NO_DEFAULT  # without strict mode a server passes over it
+        return NO_DEFAULT  # a server without strict mode ignores the clause
     try:
-        text = _listed(written.value, column, is_mariadb)
+        text = _listed_value(written.value, column)
     except (ValueError, InvalidOperation, LookupError):
         text = None
     return expression_default(written.sql) if text is None else Default(text)
 
 
-def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
-    """The value as the column holds it; None, ValueError or InvalidOperation where that is not known."""
+def _listed_value(value: Value, column: Column) -> str | None:
+    """The value as the column stores it. If it is not known: None, or ValueError or InvalidOperation is raised."""
     if isinstance(value, bytes) and column.collation is not None:
-        value = decoded(value, charset_of_name(column.collation))
+        value = decode_text(value, charset_of_name(column.collation))
     match column.data_type:
         case "tinyint" | "smallint" | "mediumint" | "int" | "bigint":
             number = _number(value).quantize(Decimal(1), ROUND_HALF_UP)
-            return _filled(f"{int(number)}", column.length or 0, column)
+            return _pad(f"{int(number)}", column.length or 0, column)
         case "decimal":
-            return _fixed(_number(value), column)
+            return _fixed_text(_number(value), column)
         case "float" | "double":
-            return _fixed(_number(value), column) if column.scale is not None else _floating(_number(value), column)
+            return (
+                _fixed_text(_number(value), column) if column.scale is not None else _float_text(_number(value), column)
+            )
         case "bit":
             number = _number(int.from_bytes(value, "big") if isinstance(value, bytes) else value)
             return f"b'{int(number):b}'"
@@ -166,10 +168,9 @@ def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
         case "set":
             return _labels(_text(value).split(",") if value else [], column)
         case "binary":
-            held = _held(value)
-            return _hex(held.ljust(column.length or 0, b"\0") if is_mariadb else held)
+            return _hex(_value_bytes(value).ljust(column.length or 0, b"\0"))  # padded, as in a row
         case "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob":
-            return _hex(_held(value))
+            return _hex(_value_bytes(value))
         case "char":
             return _text(value).rstrip(" ")
         case "geometry" | "point" | "json" | "vector":
@@ -194,11 +195,15 @@ def _text(value: Value) -> str:
 
 
 def _digits(value: Value) -> str:
-    """A date's or moment's text: `20200102` is the same as '2020-01-02', `20200102030405` as '2020-01-02 03:04:05'."""
+    """The text of a date or moment. The number 20200102 is '2020-01-02', 20200102030405 is '2020-01-02 03:04:05'."""
     text = _text(value)
     if isinstance(value, Decimal):
-        whole, point, fraction = text.partition(".")
-        text = whole.zfill(next((digits for digits in (6, 8, 12) if len(whole) <= digits), 14)) + point + fraction
+        integer_part, point, fraction = text.partition(".")
+        text = (
+            integer_part.zfill(next((digits for digits in (6, 8, 12) if len(integer_part) <= digits), 14))
+            + point
+            + fraction
+        )
     found = _MOMENT.fullmatch(text)
     if found is None:
         return text
@@ -210,17 +215,17 @@ def _digits(value: Value) -> str:
 
 
 def _clock(value: Value) -> str:
-    """A time's text; 101112 is the same as '10:11:12'."""
+    """The text of a time. The number 101112 is '10:11:12'."""
     text = _text(value)
     if not isinstance(value, Decimal):
         return text
     sign, digits = "-" * (value < 0), text.lstrip("-")
-    whole, point, fraction = digits.partition(".")
-    whole = whole.zfill(6)
-    return f"{sign}{whole[:-4]}:{whole[-4:-2]}:{whole[-2:]}{point}{fraction}"
+    integer_part, point, fraction = digits.partition(".")
+    integer_part = integer_part.zfill(6)
+    return f"{sign}{integer_part[:-4]}:{integer_part[-4:-2]}:{integer_part[-2:]}{point}{fraction}"
 
 
-def _held(value: Value) -> bytes:
+def _value_bytes(value: Value) -> bytes:
     return value if isinstance(value, bytes) else _text(value).encode()
 
 
@@ -228,20 +233,23 @@ def _hex(held: bytes) -> str:
     return "0x" + held.hex().upper() if held else ""
 
 
-def _filled(text: str, width: int, column: Column) -> str:
+def _pad(text: str, width: int, column: Column) -> str:
     return text.rjust(width, "0") if column.zerofill else text
 
 
-def _fixed(number: Decimal, column: Column) -> str:
+def _fixed_text(number: Decimal, column: Column) -> str:
     scale = column.scale or 0
     fixed = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
     # DECIMAL(M,D) is filled to M digits and a point, FLOAT(M,D) to M characters.
     point = 1 if scale and column.data_type == "decimal" else 0
-    return _filled(f"{abs(fixed) if fixed == 0 else fixed:f}", (column.precision or 0) + point, column)
+    return _pad(f"{abs(fixed) if fixed == 0 else fixed:f}", (column.precision or 0) + point, column)
 
 
-def _floating(number: Decimal, column: Column) -> str | None:
-    """As the servers print it: FLOAT in 6 digits, DOUBLE in the fewest that give it back, up to 15 before the point."""
+def _float_text(number: Decimal, column: Column) -> str | None:
+    """The number as servers print it; None if that is not known.
+
+    FLOAT has 6 digits. DOUBLE has the fewest digits that parse as the same number, with up to 15 before the point.
+    """
     single = column.data_type == "float"
     shortest = Decimal(f"{float(number):.6g}" if single else repr(float(number))).normalize()
     before_point = shortest.adjusted() + 1
@@ -264,7 +272,7 @@ def _year(value: Value) -> str:
 
 
 _MOMENT = re.compile(r"(\d{4}|\d{2})(\d\d)(\d\d)(\d{6})?(\.\d*)?")
-"""As a number, or as text without signs between the digits: 6, 8, 12 or 14 of them."""
+"""A moment as a number, or as text without separators: 6, 8, 12 or 14 digits."""
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?")
 
@@ -275,7 +283,7 @@ def _date(text: str) -> str | None:
 
 
 def _date_of_moment(text: str) -> str | None:
-    """The date of a text that has one, and behind it perhaps a time without a fraction, which is cut off."""
+    """The date in a text with a date, or with a date and a time, which is cut off; None for a time with a fraction."""
     day, _, time = text.replace("T", " ").partition(" ")
     return _date(day) if not time or re.fullmatch(r"([01]?\d|2[0-3]):[0-5]?\d(:[0-5]?\d)?", time) else None
 
@@ -296,7 +304,7 @@ def _datetime(text: str, column: Column) -> str | None:
 
 
 def _inet6(text: str) -> str:
-    """As MariaDB writes an address: the last four bytes as those of IPv4 where only zeros, or ffff, are before them."""
+    """An address as MariaDB writes it: the last four bytes are IPv4 if only zeros, or zeros and ffff, precede them."""
     packed = IPv6Address(text).packed
     words = [int.from_bytes(packed[at : at + 2], "big") for at in range(0, 16, 2)]
     if not any(words[:5]) and (words[5] == 0xFFFF or (not words[5] and words[6])):
@@ -309,10 +317,10 @@ def _inet6(text: str) -> str:
     return f"{':'.join(groups[:-start])}::{':'.join(groups[length - start :])}"
 
 
-def _labels(wanted: list[str], column: Column) -> str | None:
-    """The labels as the definition spells them, those of a SET in its order; None for one that it does not have."""
+def _labels(texts: list[str], column: Column) -> str | None:
+    """The labels in the spelling and the order of the column's definition; None for an unknown label."""
     labels = {label.lower(): label for label in column.labels}
-    chosen = {labels.get(text.rstrip(" ").lower()) for text in wanted}
+    chosen = {labels.get(text.rstrip(" ").lower()) for text in texts}
     if None in chosen:
         return None
     return ",".join(label for label in column.labels if label in chosen)

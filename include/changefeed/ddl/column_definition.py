@@ -1,4 +1,4 @@
-"""A column in CREATE TABLE and ALTER TABLE: its name, type and the attributes that matter to rows.
+"""Column definitions in CREATE TABLE and ALTER TABLE: name, type, and the attributes that affect rows.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/create-table.html (column_definition),
 https://mariadb.com/kb/en/create-table/#column-definitions
@@ -18,12 +18,14 @@ from changefeed.model.table_schema import NO_DEFAULT, Column, Default, current_t
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """A column as a statement writes it.
+    """A column definition of a statement.
 
-    ``primary_key`` is the attribute PRIMARY KEY, or KEY, at the column itself, ``unique`` likewise; ``nullable`` is
-    None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT. ``references`` says
-    that the server makes a foreign key of its REFERENCES. ``expression`` is that of a generated column as it is
-    written, '' where there is none; ``stored`` says that rows have its value.
+    - ``primary_key``, ``unique``: whether the column itself has the attribute PRIMARY KEY or KEY, or UNIQUE
+    - ``nullable``: None if neither NULL nor NOT NULL is written
+    - ``default``: None without DEFAULT
+    - ``references``: whether the server creates a foreign key from REFERENCES
+    - ``expression``: the expression of a generated column as written, or ''
+    - ``stored``: whether rows have the value of the generated column
     """
 
     name: str
@@ -43,9 +45,10 @@ class ColumnDefinition:
     stored: bool = False
 
     def column(self, inherited: str, server: Server, session: SessionContext, *, is_first: bool) -> Column:
-        """The column that the server makes of it; ``inherited`` is the table's default collation.
+        """The column that the server creates from the definition.
 
-        ``is_first`` says that it is the `first_timestamp` of its statement.
+        ``inherited`` is the table's default collation. ``is_first`` says that the definition is the `first_timestamp`
+        of its statement.
         """
         column = self.type.column(self.name, inherited, server, session)
         implicit = column.data_type == "timestamp" and not session.explicit_defaults_for_timestamp
@@ -76,8 +79,7 @@ def _zero_timestamp(column: Column) -> Default:
 
 
 def first_timestamp(definitions: Iterable[ColumnDefinition]) -> ColumnDefinition | None:
-    """The first TIMESTAMP column among a statement's definitions, the one that `explicit_defaults_for_timestamp=OFF`
-    gives the current time.
+    """The first TIMESTAMP column of a statement. It gets a default if `explicit_defaults_for_timestamp` is OFF.
 
     Source: https://dev.mysql.com/doc/refman/9.7/en/server-system-variables.html
     """
@@ -85,13 +87,13 @@ def first_timestamp(definitions: Iterable[ColumnDefinition]) -> ColumnDefinition
 
 
 def read_column(cursor: Cursor) -> ColumnDefinition:
-    """Read `name type attributes`; raises UnreadableStatement for an attribute that neither server has."""
+    """The column of `name type attributes`. Raises UnreadableStatement for an attribute that neither server has."""
     name = cursor.column()
     return read_unnamed_column(cursor, name)
 
 
 def read_unnamed_column(cursor: Cursor, name: str) -> ColumnDefinition:
-    """Read `type attributes` of the column ``name``, as after CHANGE."""
+    """The column ``name`` with the definition `type attributes`, as after MODIFY."""
     if cursor.word("SERIAL"):
         definition = _serial(ColumnDefinition(name, ColumnType("bigint", unsigned=True)))
     else:
@@ -105,11 +107,11 @@ def _serial(column: ColumnDefinition) -> ColumnDefinition:
     return replace(column, nullable=False, auto_increment=True, unique=True)
 
 
-_PASSED_OVER = ("VISIBLE", "VIRTUAL", "ENFORCED")
+_SKIPPED_ATTRIBUTES = ("VISIBLE", "VIRTUAL", "ENFORCED")
 
 
 def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | None:
-    """Read one attribute; None where none follows."""
+    """``column`` with the next attribute; None if no attribute follows."""
     if cursor.one_of("PRIMARY"):
         cursor.word("KEY")
         return replace(column, primary_key=True)
@@ -135,7 +137,7 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         return replace(column, on_update=True)
     if cursor.one_of("COMMENT"):
         cursor.symbol("=")
-        return replace(column, comment=cursor.stored(cursor.advance().text))
+        return replace(column, comment=cursor.as_stored(cursor.advance().text))
     if cursor.word("COLLATE"):
         return replace(column, type=replace(column.type, collation=cursor.name_or_string()))
     if cursor.word("SRID"):
@@ -153,12 +155,12 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         read_reference(cursor)
         since = (10, 5, 0) if cursor.server.is_mariadb else (9, 0, 0)
         return replace(column, references=cursor.server.version >= since)
-    return column if _passed_over(cursor) else None
+    return column if _skip_attribute(cursor) else None
 
 
-def _passed_over(cursor: Cursor) -> bool:
-    """Pass over an attribute that says nothing of the column's values; False where none follows."""
-    if cursor.one_of(*_PASSED_OVER) or cursor.word("NOT", "ENFORCED") or cursor.word("NOT", "SECONDARY"):
+def _skip_attribute(cursor: Cursor) -> bool:
+    """Skip an attribute that does not affect the column's values. False if no such attribute follows."""
+    if cursor.one_of(*_SKIPPED_ATTRIBUTES) or cursor.word("NOT", "ENFORCED") or cursor.word("NOT", "SECONDARY"):
         pass
     elif cursor.one_of("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.symbol("=")
@@ -170,10 +172,10 @@ def _passed_over(cursor: Cursor) -> bool:
     elif cursor.one_of("CONSTRAINT"):
         if not cursor.is_one_of("CHECK", "REFERENCES", "PRIMARY", "UNIQUE"):
             cursor.identifier()
-    elif cursor.one_of("COMPRESSED"):  # MariaDB takes it behind other attributes, too
+    elif cursor.one_of("COMPRESSED"):  # MariaDB also allows it after other attributes
         cursor.symbol("=")
         cursor.one_of("ZLIB")
-    elif cursor.word("MASKING", "POLICY"):  # MySQL 9.7: what some accounts see in the values' stead
+    elif cursor.word("MASKING", "POLICY"):  # MySQL 9.7: some accounts see this instead of the values
         cursor.identifier()
     elif cursor.one_of("WITH", "WITHOUT"):
         cursor.expect("SYSTEM", "VERSIONING")
@@ -187,12 +189,12 @@ def _passed_over(cursor: Cursor) -> bool:
 
 
 def _is_engine_option(cursor: Cursor) -> bool:
-    """MariaDB: an attribute that the engine knows, `name=value`."""
+    """Whether an attribute `name=value` of a MariaDB engine follows."""
     return cursor.server.is_mariadb and cursor.is_symbol("=", 1)
 
 
 def read_reference(cursor: Cursor) -> None:
-    """Pass over what follows REFERENCES."""
+    """Skip the text after REFERENCES."""
     cursor.table()
     if cursor.is_symbol("("):
         cursor.parentheses()

@@ -1,4 +1,4 @@
-"""What the columns of a table are called in its other definitions: a name is followed through renames, both ways."""
+"""The names of a table's columns at other times, followed through renames forwards and backwards."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from changefeed.model.coordinates import BinlogCoordinates
 
 
 def other_names(timeline: SchemaTimeline, at: BinlogCoordinates, table: TableName) -> tuple[tuple[str, int], ...]:
-    """(name in lower case, position from 0) of columns of ``table`` as it is for an event that begins at ``at``: the
-    names that they have before and after, where they were renamed. CREATE TABLE … LIKE and RENAME TABLE take columns
-    along, as tools do that migrate a table.
+    """(name in lower case, position from 0) of the earlier and later names of columns of ``table``.
 
-    A name is left out where two columns had it in this table, as one that was dropped and added again: which of them
-    is meant is not known then.
+    The positions are those for an event that begins at ``at``. Columns are also followed through CREATE TABLE … LIKE
+    and RENAME TABLE, because migration tools use these statements. A name that two columns had is omitted as ambiguous,
+    for example if a column was dropped and added again.
     """
     columns = _Columns(timeline.initial.tables)
     here: Sequence[int] | None = columns.of.get(table)
@@ -54,7 +53,7 @@ def other_names(timeline: SchemaTimeline, at: BinlogCoordinates, table: TableNam
 
 
 class _Columns:
-    """Numbers of the columns of each table, the same for a column under all of its names, and all ``names`` of each."""
+    """A number for each column of each table, which stays the same through renames, and all ``names`` of each."""
 
     def __init__(self, tables: Mapping[TableName, Entry]) -> None:
         self._numbers = count()
@@ -63,14 +62,14 @@ class _Columns:
         self.names: dict[int, set[tuple[TableName, str]]] = {}
         for name, table in tables.items():
             if isinstance(table, Table):
-                self._put(name, table, {})
+                self._add_table(name, table, {})
 
     def move(self, entry: HistoryEntry, timeline: SchemaTimeline) -> None:
-        """Do what a statement did, by the tables that are stored as those after it."""
+        """Apply a statement. The stored tables of ``entry`` are the tables after it."""
         if not entry.tables:
             return
         read = read_statement(entry.sql, SessionContext(entry.database), timeline.initial.server)
-        origins, renamed = _origins(read), _renamed(read)
+        origins, renamed = _origins(read), _renamed_columns(read)
         before = {name: dict(zip(self._spelled[name], self.of[name], strict=True)) for name in self.of}
         for name in entry.tables:
             self.of.pop(name, None)
@@ -81,9 +80,9 @@ class _Columns:
                 columns = dict(before.get(origin, {}))
                 pairs = renamed if isinstance(read.change, AlterTable) and origin == read.change.name else {}
                 moved = {new: columns.pop(old) for old, new in pairs.items() if old in columns}
-                self._put(name, table, columns | moved)
+                self._add_table(name, table, columns | moved)
 
-    def _put(self, name: TableName, table: Table, known: Mapping[str, int]) -> None:
+    def _add_table(self, name: TableName, table: Table, known: Mapping[str, int]) -> None:
         self._spelled[name] = [column.name.lower() for column in table.schema.columns]
         self.of[name] = [known[column] if column in known else next(self._numbers) for column in self._spelled[name]]
         for column, number in zip(self._spelled[name], self.of[name], strict=True):
@@ -91,7 +90,7 @@ class _Columns:
 
 
 def _origins(read: DdlStatement) -> dict[TableName, TableName]:
-    """Of tables that a statement makes: the table whose columns they have."""
+    """For each table that a statement creates or renames, the table whose columns it gets."""
     change = read.change
     origins: dict[TableName, TableName] = {}
     if isinstance(change, CreateTableLike):
@@ -106,8 +105,8 @@ def _origins(read: DdlStatement) -> dict[TableName, TableName]:
     return origins
 
 
-def _renamed(read: DdlStatement) -> dict[str, str]:
-    """Of columns that a statement renames: old name and new one, in lower case."""
+def _renamed_columns(read: DdlStatement) -> dict[str, str]:
+    """The new name, by old name, of columns that a statement renames. Names are in lower case."""
     names: dict[str, str] = {}
     for action in read.change.actions if isinstance(read.change, AlterTable) else ():
         if isinstance(action, RenameColumn):

@@ -1,4 +1,4 @@
-"""A column's type as a definition writes it, and the column that the server makes of it.
+"""Column types in DDL, and the columns that the server creates from them.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/data-types.html (and "Using Data Types from Other Database Engines"),
 https://mariadb.com/kb/en/data-types/
@@ -13,16 +13,16 @@ from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.model.charset_codes import decoded, max_bytes
+from changefeed.model.charset_codes import decode_text, max_bytes
 from changefeed.model.column_types import DATA_TYPES, Measure, data_type_named
 from changefeed.model.table_schema import Column
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """What stands in a definition; the charset is not resolved yet.
+    """A type in a column definition, before the charset is resolved.
 
-    ``name`` is the server's own ("int" for INTEGER, "char" for CHAR also where its charset makes BINARY of it),
+    ``name`` is the server's name: "int" for INTEGER, "char" for CHAR, also if its charset makes it a BINARY.
     ``length`` and ``scale`` are the numbers in parentheses.
     """
 
@@ -35,31 +35,31 @@ class ColumnType:
     collation: str | None = None
     binary: bool = False
     labels: tuple[str | bytes, ...] = ()
-    """Bytes where one is written as a number, in the charset that the column will have."""
+    """The labels of ENUM or SET. A label that is written as a number is bytes in the column's charset."""
     srid: int | None = None
 
     def column(self, name: str, inherited: str, server: Server, session: SessionContext) -> Column:
         """The column of this type; ``inherited`` is the table's default collation.
 
-        Raises ContradictionError for a label whose bytes are no text of the column's charset.
+        Raises ContradictionError for a label whose bytes are invalid in the column's charset.
         """
         if not is_textual(self.name):
             data_type = blob_of(self.length, self.name) if self.name == "blob" and self.length else self.name
             if data_type == "varbinary" and (self.length or 0) > _largest(server):
                 data_type = blob_of(self.length or 0, "blob")
             unsigned = self.unsigned and data_type != "year"
-            return self._measured(Column(name, data_type, unsigned, None, (), self.srid))
+            return self._with_measures(Column(name, data_type, unsigned, None, (), self.srid))
         collation = resolve(self.charset, self.collation, inherited, server, session, binary=self.binary)
         data_type, width = self.name, max_bytes(charset_of(collation))
         if self.length is not None and data_type == "text" and self.length:
             data_type = blob_of(self.length * width, "text")
         elif self.length is not None and data_type == "varchar" and self.length * width > _largest(server):
-            data_type = blob_of(self.length * width, "text")  # what a session without strict mode gets
+            data_type = blob_of(self.length * width, "text")  # the server does so without strict mode
         labels = tuple(_label(label, charset_of(collation)) for label in self.labels)
-        return textual_column(self._measured(Column(name, data_type, False, collation, labels)), server)
+        return textual_column(self._with_measures(Column(name, data_type, False, collation, labels)), server)
 
-    def _measured(self, column: Column) -> Column:
-        """The column with what the server lists of its size: what the definition leaves out has a default."""
+    def _with_measures(self, column: Column) -> Column:
+        """The column with the sizes that the server lists. Omitted numbers have their defaults."""
         column = replace(column, zerofill=self.zerofill and column.data_type != "year")
         measure = DATA_TYPES[column.data_type].measure if column.data_type in DATA_TYPES else Measure.NONE
         match measure:
@@ -81,12 +81,12 @@ class ColumnType:
 
 _DEFAULT_LENGTHS = {"char": 1, "binary": 1, "bit": 1, "vector": 2048}
 _WIDTHS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
-"""Digits of the largest unsigned number: the display width of ZEROFILL where none is written."""
+"""The number of digits of the largest unsigned number, which is the default display width with ZEROFILL."""
 MAX_ROW = 65535
 
 
 def _largest(server: Server) -> int:
-    """Bytes of the largest VARCHAR and VARBINARY: beyond it a session without strict mode gets a TEXT or BLOB."""
+    """The bytes of the largest VARCHAR and VARBINARY. Without strict mode, a larger one becomes a TEXT or BLOB."""
     return MAX_ROW - 3 if server.is_mariadb else MAX_ROW
 
 
@@ -99,12 +99,12 @@ _ORACLE = {
     "DATE": "datetime",
 }
 _SCHEMAS = {"MARIADB_SCHEMA": {}, "ORACLE_SCHEMA": _ORACLE, "MAXDB_SCHEMA": {"TIMESTAMP": "datetime"}}
-"""MariaDB: whose meaning of a type's name counts, `maxdb_schema.TIMESTAMP`."""
+"""Prefixes of a type's name in MariaDB, such as `maxdb_schema.TIMESTAMP`, and the types whose meaning they change."""
 _NATIONAL = "utf8mb3"
 
 
 def blob_of(size: int, data_type: str) -> str:
-    """The smallest of TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB (or TEXT, by ``data_type``) that holds ``size`` bytes."""
+    """The smallest of TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB (or TEXT, by ``data_type``) with room for ``size`` bytes."""
     prefix = "tiny" if size < 1 << 8 else "" if size < 1 << 16 else "medium" if size < 1 << 24 else "long"
     return prefix + data_type
 
@@ -115,9 +115,9 @@ def is_textual(data_type: str) -> bool:
 
 
 def textual_column(column: Column, server: Server) -> Column:
-    """The column as it is listed: the charset binary makes BINARY of CHAR, and has no collation to list.
+    """The column as the server lists it. With charset binary, a CHAR is a BINARY without a collation.
 
-    It stays ENUM and SET; MariaDB lists their collation then, MySQL does not.
+    ENUM and SET keep their type. With charset binary, MariaDB lists their collation, and MySQL does not.
     """
     if column.collation != "binary":
         return column
@@ -128,7 +128,7 @@ def textual_column(column: Column, server: Server) -> Column:
 
 
 def read_type(cursor: Cursor) -> ColumnType:
-    """Read a type with its attributes; raises UnreadableStatement for one that neither server has."""
+    """The type with its attributes at ``cursor``. Raises UnreadableStatement for a type that neither server has."""
     spellings = _ORACLE if cursor.session.oracle else _SCHEMAS["MAXDB_SCHEMA"] if cursor.session.maxdb else {}
     if cursor.token.keyword in _SCHEMAS and cursor.is_symbol(".", 1):
         spellings = _SCHEMAS[cursor.advance().keyword]
@@ -141,7 +141,7 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
         fixed = bool(cursor.one_of("CHAR", "CHARACTER"))
         varying = bool(cursor.one_of("VARYING") if fixed else cursor.one_of("VARCHAR", "VARCHARACTER"))
         if not fixed and not varying:
-            raise cursor.unreadable("CHAR or VARCHAR after NATIONAL")
+            raise cursor.unreadable_error("CHAR or VARCHAR after NATIONAL")
         return ColumnType("varchar" if varying else "char", _length(cursor), charset=_NATIONAL)
     if cursor.word("NCHAR"):
         varying = bool(cursor.one_of("VARYING", "VARCHAR", "VARCHARACTER"))
@@ -165,10 +165,10 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
         cursor.advance()
         return ColumnType("double")
     if spellings is _ORACLE and keyword == "BLOB" and cursor.is_symbol("(", 1):
-        spellings = {}  # with a size it is the smallest that holds that
+        spellings = {}  # with a size, the smallest BLOB type with room for it
     data_type = data_type_named(spellings.get(keyword, keyword))
     if data_type is None:
-        raise cursor.unreadable("a column's type")
+        raise cursor.unreadable_error("a column's type")
     cursor.advance()
     name = data_type.name
     if name in ("geometrycollection", "geomcollection"):
@@ -183,7 +183,8 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
 
 
 def _floating(cursor: Cursor, keyword: str) -> ColumnType:
-    """FLOAT(p) is a DOUBLE from p = 25 on; REAL is one unless sql_mode has REAL_AS_FLOAT."""
+    """The type of a floating-point keyword. FLOAT(p) with p > 24 is DOUBLE. REAL is DOUBLE unless sql_mode has
+    REAL_AS_FLOAT."""
     if keyword == "DOUBLE":
         cursor.word("PRECISION")
     single = keyword in ("FLOAT", "FLOAT4") or (keyword == "REAL" and cursor.session.real_as_float)
@@ -198,7 +199,7 @@ def _length(cursor: Cursor) -> int | None:
 
 
 def _measures(cursor: Cursor) -> tuple[int | None, int | None]:
-    """The numbers of `(M)`, `(M,D)`."""
+    """The numbers of `(M)` or `(M,D)`; None for missing numbers."""
     numbers: list[int | None] = [None, None]
     if cursor.symbol("("):
         at = 0
@@ -213,7 +214,7 @@ def _measures(cursor: Cursor) -> tuple[int | None, int | None]:
 
 
 def _labels(cursor: Cursor) -> tuple[str | bytes, ...]:
-    """Labels of ENUM and SET: strings, or the same as x'61', 0x61, b'1100001'."""
+    """The labels of ENUM or SET: strings, or numbers such as x'61', 0x61, b'1100001'."""
     cursor.expect_symbol("(")
     labels: list[str | bytes] = []
     while True:
@@ -225,37 +226,38 @@ def _labels(cursor: Cursor) -> tuple[str | bytes, ...]:
         elif token.keyword in ("X", "B") and cursor.is_kind(TokenKind.STRING):
             labels.append(_bytes(cursor.advance().text, token.keyword.lower()))
         else:
-            raise cursor.unreadable("a label of ENUM or SET")
+            raise cursor.unreadable_error("a label of ENUM or SET")
         if cursor.symbol(")"):
             return tuple(labels)
         cursor.expect_symbol(",")
 
 
 def _bytes(digits: str, notation: str) -> bytes:
-    """The bytes of a literal in hexadecimal ("x") or bits ("b"), zeros in front included."""
+    """The bytes of a literal in hexadecimal ("x") or bits ("b"), including leading zeros."""
     if notation == "x":
         return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
     return int(digits or "0", 2).to_bytes((len(digits) + 7) // 8, "big")
 
 
 def _label(label: str | bytes, charset: str) -> str:
-    """A label as the server keeps it: whole characters, and no blanks at the end, but of bytes."""
+    """A label as the server stores it: bytes are padded to complete characters, and trailing spaces are removed unless
+    the charset is binary."""
     if isinstance(label, str):
         text = label
     else:
         smallest = _SMALLEST.get(charset, 1)
-        text = decoded(label.rjust(-(-len(label) // smallest) * smallest, b"\0"), charset)
+        text = decode_text(label.rjust(-(-len(label) // smallest) * smallest, b"\0"), charset)
         if "\ufffd" in text:
-            raise ContradictionError(f"the label 0x{label.hex()} is no text of {charset}")
+            raise ContradictionError(f"the label 0x{label.hex()} is not valid {charset} text")
     return text if charset == "binary" else text.rstrip(" ")
 
 
 _SMALLEST = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
-"""The bytes of the smallest character, where it has more than one."""
+"""The number of bytes of the smallest character, for charsets without characters of one byte."""
 
 
 def _attributes(cursor: Cursor, kind: ColumnType) -> ColumnType:
-    """What may stand between a type's name and the column's own attributes."""
+    """Read the attributes between a type's name and the column's own attributes."""
     while True:
         if cursor.one_of("UNSIGNED"):
             kind = replace(kind, unsigned=True)
@@ -275,7 +277,7 @@ def _attributes(cursor: Cursor, kind: ColumnType) -> ColumnType:
             kind = replace(kind, binary=True)
         elif cursor.word("REF_SYSTEM_ID"):
             cursor.expect_symbol("=")
-            cursor.integer()  # MariaDB does not list it
+            cursor.integer()  # MariaDB does not list the number
         elif cursor.word("COMPRESSED"):  # MariaDB: the values in rows are compressed, the type is the same
             cursor.symbol("=")
             cursor.one_of("ZLIB")

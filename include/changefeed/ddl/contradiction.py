@@ -1,7 +1,7 @@
-"""A change that contradicts what is known of its table."""
+"""The error for a change that contradicts the known schema of its table."""
 
 from __future__ import annotations
 
 
 class ContradictionError(Exception):
-    """A change that this table cannot have had: a column it names is not there. Never leaves this room."""
+    """A change that is impossible for its table, such as a change of a missing column. Only this room catches it."""

@@ -1,4 +1,4 @@
-"""CREATE TABLE.
+"""The parser of CREATE TABLE.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/create-table.html, https://mariadb.com/kb/en/create-table/
 """
@@ -19,7 +19,8 @@ from changefeed.model.server_text import is_server_text
 
 
 def read_create_table(cursor: Cursor, *, replace: bool) -> SchemaChange:
-    """Read what follows CREATE [OR REPLACE] TABLE; raises UnreadableStatement."""
+    """The table of CREATE [OR REPLACE] TABLE, whose text after these words is at ``cursor``. Raises
+    UnreadableStatement."""
     if_not_exists = cursor.if_not_exists()
     name = cursor.table()
     parenthesized = cursor.is_symbol("(") and cursor.ahead(1).keyword == "LIKE"
@@ -42,10 +43,10 @@ _WITH_ENGINE = re.compile(r"\n\) ENGINE=(MEMORY|Aria\b)?")
 
 
 def _is_like_information_schema(sql: str, columns: Sequence[ColumnDefinition]) -> bool:
-    """Whether MariaDB wrote the statement for CREATE TABLE … LIKE information_schema.…, whose charset it leaves out.
+    """Whether MariaDB wrote the statement for CREATE TABLE … LIKE information_schema.…, without the charset.
 
-    Those have names in capitals, and no DEFAULT at all, which a column that may be NULL has elsewhere. Raises
-    UnreadableStatement for a table that may be one, or a temporary table: none of its columns may be NULL.
+    Such tables have names in capitals, and their nullable columns have no DEFAULT, whereas nullable columns of other
+    tables have one. Raises UnreadableStatement for a table without nullable columns that may be one of them.
     """
     engine = _WITH_ENGINE.search(sql) if is_server_text(sql) else None
     if engine is None or not any(is_textual(column.type.name) for column in columns):
@@ -56,7 +57,7 @@ def _is_like_information_schema(sql: str, columns: Sequence[ColumnDefinition]) -
     if any(column.nullable is not False for column in columns):
         return True
     if engine[1]:
-        raise UnreadableStatement("it is not said which charset the columns of an information_schema table have")
+        raise UnreadableStatement("the charset of the columns of an information_schema table is unknown")
     return False
 
 
@@ -80,16 +81,16 @@ def _elements(cursor: Cursor) -> tuple[list[ColumnDefinition], list[KeyDefinitio
 
 
 def _options(cursor: Cursor) -> tuple[CharsetOptions, bool]:
-    """Read options and partitions to the end: the charset, and whether rows are selected."""
+    """Read options and partitions to the end. Returns the charset, and whether a SELECT follows."""
     charset = CharsetOptions()
     while not cursor.at_end:
         following = read_charset_option(cursor, charset)
         if following is not None:
             charset = following
         elif cursor.word("WITH", "SYSTEM", "VERSIONING"):
-            pass  # MariaDB adds columns that it lists nowhere: see `binlog.row_shape`
+            pass  # MariaDB adds columns that it does not list: see `model.row_shape`
         elif cursor.word("START", "TRANSACTION"):
-            pass  # of a CREATE TABLE ... SELECT whose rows follow in row events
+            pass  # CREATE TABLE ... SELECT, whose rows follow in row events
         elif _is_select(cursor):
             return charset, True
         elif cursor.is_symbol("("):

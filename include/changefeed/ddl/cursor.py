@@ -1,4 +1,4 @@
-"""An address in a statement's tokens, and the small questions that every rule of the grammar asks there."""
+"""A cursor in the tokens of a statement, with the primitives of the grammar's rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
 from changefeed.ddl.session import Server, SessionContext
 
 _UNITS = ("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
-"""What the units of an INTERVAL end in."""
+"""The last words of an INTERVAL's units."""
 _OPERATORS = frozenset(
     {
         *("+", "-", "*", "/", "%", "|", "&", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "<=>", "<<", ">>"),
@@ -26,7 +26,7 @@ _PREFIXES = frozenset(("+", "-", "!", "~"))
 
 
 class Cursor:
-    """Reads a statement's tokens from left to right. Raises UnreadableStatement where another token was wanted."""
+    """Reads the tokens of a statement from left to right. Raises UnreadableStatement for an unexpected token."""
 
     def __init__(self, sql: str, session: SessionContext, server: Server) -> None:
         self.sql = sql
@@ -35,7 +35,7 @@ class Cursor:
         self._tokens: list[Token] = []
         self._at = 0
         self.problem = ""
-        """Why the tokens end before the statement does; '' where they do not."""
+        """Why the scanner stopped before the end of the statement; '' if it did not."""
         try:
             self._tokens += scan(sql, session, server)
         except UnreadableStatement as error:
@@ -48,7 +48,7 @@ class Cursor:
         return self._tokens[self._at]
 
     def ahead(self, count: int) -> Token:
-        """The token ``count`` after the next one; the last token beyond the end."""
+        """The token ``count`` after the next one; the last token if there are fewer."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def is_kind(self, *kinds: TokenKind) -> bool:
@@ -68,19 +68,19 @@ class Cursor:
         self._at += 1
         return token
 
-    def mark(self) -> int:
+    def address(self) -> int:
         """The address of the next token, for `go_back`."""
         return self._at
 
-    def go_back(self, mark: int) -> None:
-        """Go back to what `mark` gave."""
-        self._at = mark
+    def go_back(self, address: int) -> None:
+        """Go back to a result of `address`."""
+        self._at = address
 
-    def unreadable(self, wanted: str) -> UnreadableStatement:
-        """The error that says what was wanted here, and what the statement has."""
+    def unreadable_error(self, expected: str) -> UnreadableStatement:
+        """The error that says which token was expected and which was found."""
         token = self.token
         shown = repr(self.sql[token.start : token.start + 30]) if token.text else "the end"
-        return UnreadableStatement(f"wanted {wanted} at character {token.start}, found {shown}")
+        return UnreadableStatement(f"expected {expected} at character {token.start}, found {shown}")
 
     # --- keywords and symbols
 
@@ -93,14 +93,14 @@ class Cursor:
         return self.token.keyword in words
 
     def word(self, *words: str) -> bool:
-        """Take these keywords, if they are the next tokens."""
+        """Take these keywords if they are the next tokens. Returns whether they were."""
         if not self.is_word(*words):
             return False
         self._at += len(words)
         return True
 
     def one_of(self, *words: str) -> str:
-        """Take the next token if it is one of these keywords; the keyword, or ''."""
+        """Take the next token if it is one of these keywords. Returns the keyword or ''."""
         keyword = self.token.keyword
         if keyword not in words:
             return ""
@@ -108,9 +108,9 @@ class Cursor:
         return keyword
 
     def expect(self, *words: str) -> None:
-        """Take these keywords; raises UnreadableStatement where others follow."""
+        """Take these keywords. Raises UnreadableStatement if other tokens follow."""
         if not self.word(*words):
-            raise self.unreadable(" ".join(words))
+            raise self.unreadable_error(" ".join(words))
 
     def is_symbol(self, symbol: str, ahead: int = 0) -> bool:
         """Whether the next token, or the one ``ahead`` after it, is this symbol."""
@@ -118,56 +118,57 @@ class Cursor:
         return token.kind is TokenKind.SYMBOL and token.text == symbol
 
     def symbol(self, symbol: str) -> bool:
-        """Take this symbol, if it is the next token."""
+        """Take this symbol if it is the next token. Returns whether it was."""
         if not self.is_symbol(symbol):
             return False
         self._at += 1
         return True
 
     def expect_symbol(self, symbol: str) -> None:
-        """Take this symbol; raises UnreadableStatement where another token follows."""
+        """Take this symbol. Raises UnreadableStatement if another token follows."""
         if not self.symbol(symbol):
-            raise self.unreadable(repr(symbol))
+            raise self.unreadable_error(repr(symbol))
 
     # --- names and values
 
     def identifier(self) -> str:
-        """Take a name, with or without quotes; raises UnreadableStatement where none follows."""
+        """Take a name, with or without quotes. Raises UnreadableStatement if no name follows."""
         if not self.is_kind(TokenKind.WORD, TokenKind.QUOTED):
-            raise self.unreadable("a name")
-        return self.stored(self.advance().text)
+            raise self.unreadable_error("a name")
+        return self.as_stored(self.advance().text)
 
-    def stored(self, text: str) -> str:
-        """A name or comment as the server keeps it: with a question mark for what utf8mb3 cannot hold. (MariaDB refuses
-        such names.)"""
+    def as_stored(self, text: str) -> str:
+        """A name or comment as MySQL stores it: a question mark replaces each character beyond utf8mb3.
+
+        MariaDB rejects such names."""
         return _BEYOND_UTF8MB3.sub("?", text)
 
     def table(self) -> TableName:
-        """`table`, `database.table` or `.table`; without a database the session's default database."""
+        """Take `table`, `database.table` or `.table`. Without a database, the session's default database applies."""
         self.symbol(".")
         first = self.identifier()
         database, table = (first, self.identifier()) if self.symbol(".") else (self.session.database, first)
         return TableName(self.server.table_name(database), self.server.table_name(table))
 
     def column(self) -> str:
-        """A column's name, which may be written with its table's: `a`, `t.a`, `d.t.a`."""
+        """Take a column's name, possibly after the name of its table: `a`, `t.a`, `d.t.a`."""
         name = self.identifier()
         while self.symbol("."):
             name = self.identifier()
         return name
 
     def name_or_string(self) -> str:
-        """A charset's or collation's name: both are also written in quotes."""
+        """Take the name of a charset or a collation, which may also be a string."""
         return self.advance().text if self.is_kind(TokenKind.STRING) else self.identifier()
 
     def integer(self) -> int:
-        """Take a number without sign and fraction; raises UnreadableStatement where none follows."""
+        """Take a number without sign and fraction. Raises UnreadableStatement if no such number follows."""
         if not self.is_kind(TokenKind.NUMBER) or not self.token.text.isdigit():
-            raise self.unreadable("a number")
+            raise self.unreadable_error("a number")
         return int(self.advance().text)
 
     def length(self) -> int | None:
-        """Take `(number)`; None where none follows."""
+        """Take `(number)`; None if none follows."""
         if not self.symbol("("):
             return None
         length = self.integer()
@@ -175,23 +176,23 @@ class Cursor:
         return length
 
     def whole_number(self) -> int:
-        """Take a number without sign, of which the server leaves the fraction out, as in DECIMAL(19.5)."""
+        """Take a number without sign, and drop its fraction as servers do: DECIMAL(19.5) is DECIMAL(19)."""
         if self.is_kind(TokenKind.NUMBER) and re.fullmatch(r"\d+\.\d*", self.token.text):
             return int(self.advance().text.partition(".")[0])
         return self.integer()
 
     def if_exists(self) -> bool:
-        """Take IF EXISTS, if it follows."""
+        """Take IF EXISTS if it follows. Returns whether it did."""
         return self.word("IF", "EXISTS")
 
     def if_not_exists(self) -> bool:
-        """Take IF NOT EXISTS, if it follows."""
+        """Take IF NOT EXISTS if it follows. Returns whether it did."""
         return self.word("IF", "NOT", "EXISTS")
 
-    # --- what is passed over
+    # --- what is skipped
 
     def parentheses(self) -> None:
-        """Pass over a pair of parentheses and everything in it."""
+        """Skip a pair of parentheses and its content."""
         self.expect_symbol("(")
         depth = 1
         while depth:
@@ -203,7 +204,7 @@ class Cursor:
                 self.advance()
 
     def until(self, *symbols: str) -> None:
-        """Pass over everything before the next of ``symbols`` outside parentheses, or the end."""
+        """Skip everything before the next of ``symbols`` outside parentheses, or the end."""
         while not self.at_end and not any(self.is_symbol(symbol) for symbol in symbols):
             if self.is_symbol("("):
                 self.parentheses()
@@ -211,7 +212,7 @@ class Cursor:
                 self.advance()
 
     def expression(self) -> None:
-        """Pass over the expression of a DEFAULT, which need not stand in parentheses."""
+        """Skip the expression of a DEFAULT, with or without parentheses."""
         self._operand()
         while True:
             if self.is_kind(TokenKind.SYMBOL) and self.token.text in _OPERATORS:
@@ -235,7 +236,7 @@ class Cursor:
             while not self.word("END"):
                 self.advance()
         elif self.word("INTERVAL"):
-            is_function = self.is_symbol("(")  # INTERVAL(a, 10, 20), if no unit follows
+            is_function = self.is_symbol("(")  # INTERVAL(a, 10, 20) is a function if no unit follows
             self._operand()
             if not is_function or self.token.keyword.rpartition("_")[2] in _UNITS:
                 self.identifier()

@@ -1,4 +1,4 @@
-"""A statement of the binlog: its kind, the tables it touches, and what it changes about them."""
+"""Statements of the binlog: the kind of a statement, the tables that it touches, and its changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from changefeed.ddl.changes import (
     UnreadChange,
 )
 from changefeed.ddl.cursor import Cursor
-from changefeed.ddl.definitions import FIRST_WORDS, read_definition
+from changefeed.ddl.ddl_grammar import FIRST_WORDS, read_ddl
 from changefeed.ddl.names import TableName
 from changefeed.ddl.row_changes import written_tables
 from changefeed.ddl.scanner import Token, UnreadableStatement, scan
@@ -42,29 +42,29 @@ from changefeed.model.server_text import is_server_text
 
 
 class Kind(StrEnum):
-    """What a statement means to a reader of rows."""
+    """The kind of a statement, for readers of rows."""
 
     ROWS = "rows"
-    """Changes rows in statement format: no row event tells which."""
-    DEFINITION = "definition"
-    """Changes tables or databases: the schema moves forward."""
+    """Changes rows in statement format, without row events."""
+    DDL = "definition"
+    """Changes tables or databases: the schema changes."""
     TRUNCATE = "truncate"
-    """Empties a table; its columns stay."""
+    """Empties a table and keeps its columns."""
     TRANSACTION = "transaction"
     """BEGIN, COMMIT, ROLLBACK, SAVEPOINT, XA."""
     HARMLESS = "harmless"
-    """Changes neither rows nor columns: GRANT, ANALYZE, CREATE VIEW, temporary tables, a comment."""
+    """Changes neither rows nor columns: GRANT, ANALYZE, CREATE VIEW, DDL of temporary tables, a comment."""
     UNREADABLE = "unreadable"
-    """Begins with no word that is known here."""
+    """Begins with an unknown word."""
 
 
 @dataclass(frozen=True)
 class DdlStatement:
-    """A statement with its session, and what was read from it.
+    """A statement with its session, and its parsed content.
 
-    ``tables`` are those it touches: for ROWS the tables it writes, () where the text does not say; for a definition all
-    that it names, old and new. ``change`` is None unless the schema may move; where its effect is not known it is an
-    UnreadChange, and ``problem`` says why.
+    - ``tables``: the tables that it touches. For ROWS the written tables, () if the text does not name them. For DDL
+      all tables that it names, by old and new names.
+    - ``change``: None if no schema can change; an UnreadChange if the effect is unknown. ``problem`` then says why.
     """
 
     sql: str
@@ -75,28 +75,28 @@ class DdlStatement:
 
     @property
     def problem(self) -> str:
-        """Why the effect is not known, or ''."""
+        """Why the effect is unknown; '' if it is known."""
         return self.change.problem if isinstance(self.change, UnreadChange) else ""
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows may change by it that no row event holds: in statement format, or by what cannot be read.
+        """Whether the statement may change rows without row events: in statement format, or with unreadable text.
 
-        CREATE TABLE … SELECT is such a one: in row format the server logs it without the SELECT.
+        True also for CREATE TABLE … SELECT. In row format the server logs it without the SELECT.
         """
         if isinstance(self.change, UnreadChange):
-            return self.kind is Kind.DEFINITION and _may_fill(self.sql)
+            return self.kind is Kind.DDL and _may_fill(self.sql)
         filled = isinstance(self.change, CreateTable) and self.change.select
         return filled or self.kind in (Kind.ROWS, Kind.UNREADABLE)
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether a definition may give keys of its tables other rows than before, of which no row event tells.
+        """Whether a DDL statement may replace rows of its tables without row events.
 
-        CREATE TABLE is none: what had the name before was dropped or renamed first, by a statement of its own.
+        False for CREATE TABLE, because another statement dropped or renamed an earlier table of the same name.
         """
         change = self.change
-        if self.kind not in (Kind.DEFINITION, Kind.TRUNCATE, Kind.UNREADABLE):
+        if self.kind not in (Kind.DDL, Kind.TRUNCATE, Kind.UNREADABLE):
             return False
         if isinstance(change, CreateTable | CreateTableLike | CreateSequence):
             return change.replace
@@ -106,11 +106,11 @@ class DdlStatement:
 
 
 _KEEP_ROWS = (AddKey, DropIndex, RenameIndex, SetDefault, SetVisibility, DefaultCharset, AddPeriod, DropPeriod)
-"""What ALTER TABLE does to a table whose rows stay as they are."""
+"""The changes of ALTER TABLE that keep the table's rows."""
 
 
 def _may_fill(sql: str) -> bool:
-    """Whether the words CREATE, TABLE and SELECT are in ``sql`` in this order, whatever is between them."""
+    """Whether ``sql`` has the words CREATE, TABLE and SELECT in this order, with any text between them."""
     words = iter(word[0].upper() for word in _OF_FILLING.finditer(sql))
     return all(word in words for word in ("CREATE", "TABLE", "SELECT"))
 
@@ -131,9 +131,10 @@ _HARMLESS = frozenset(
 def read_statement(
     sql: str, session: SessionContext | None = None, server: Server | None = None, *, failed: bool = False
 ) -> DdlStatement:
-    """Read a statement as ``server`` ran it in ``session``. Raises nothing: what cannot be read says so.
+    """The statement as ``server`` executed it in ``session``. Raises nothing: the result says if it cannot be read.
 
-    A ``failed`` CREATE OR REPLACE TABLE is logged as it removed the table; of others that failed all counts.
+    ``failed`` says that the statement failed. The server logs a failed CREATE OR REPLACE TABLE because it dropped the
+    table. Other failed statements apply completely.
     """
     session, server = session or SessionContext(), server or Server()
     if session.no_backslash_escapes and is_server_text(sql):
@@ -145,11 +146,11 @@ def read_statement(
     if not keyword:
         return DdlStatement(sql, session, Kind.UNREADABLE if first and first[0].text else Kind.HARMLESS)
     if keyword in FIRST_WORDS:
-        return _definition(sql, session, Cursor(sql, session, server), failed)
+        return _read_ddl(sql, session, Cursor(sql, session, server), failed)
     if keyword in _TRANSACTION:
         return DdlStatement(sql, session, Kind.TRANSACTION)
     if keyword in _ROWS:
-        tables = _written(sql, session, server)
+        tables = _written_tables(sql, session, server)
         return DdlStatement(sql, session, Kind.ROWS, tables)
     return DdlStatement(sql, session, Kind.HARMLESS if keyword in _HARMLESS else Kind.UNREADABLE)
 
@@ -164,8 +165,9 @@ def _first_words(sql: str, session: SessionContext, server: Server) -> list[Toke
 _HEAD = re.compile(r"\A.{0,4000}", re.DOTALL)
 
 
-def _written(sql: str, session: SessionContext, server: Server) -> tuple[TableName, ...]:
-    """INSERT, REPLACE and LOAD name their table in the first words: the megabytes after them are not scanned."""
+def _written_tables(sql: str, session: SessionContext, server: Server) -> tuple[TableName, ...]:
+    """The tables that the statement writes. INSERT, REPLACE and LOAD name them in the first words; only these are
+    scanned."""
     head = Cursor(_HEAD.match(sql)[0], session, server)  # type: ignore[index]  # matches any text
     if head.is_one_of("INSERT", "REPLACE", "LOAD") and (tables := written_tables(head)):
         return tables
@@ -173,7 +175,7 @@ def _written(sql: str, session: SessionContext, server: Server) -> tuple[TableNa
 
 
 def _set_statement(sql: str, session: SessionContext, server: Server, failed: bool) -> DdlStatement:
-    """MariaDB's `SET STATEMENT variable=value, … FOR statement`: what counts is the statement."""
+    """The result for the inner statement of MariaDB's `SET STATEMENT variable=value, … FOR statement`."""
     cursor = Cursor(sql, session, server)
     try:
         while not cursor.one_of("FOR"):
@@ -183,14 +185,14 @@ def _set_statement(sql: str, session: SessionContext, server: Server, failed: bo
                 cursor.advance()
     except UnreadableStatement:
         return DdlStatement(sql, session, Kind.UNREADABLE)
-    if cursor.is_word("SET", "STATEMENT"):  # MariaDB takes none inside another
+    if cursor.is_word("SET", "STATEMENT"):  # MariaDB allows no SET STATEMENT inside another
         return DdlStatement(sql, session, Kind.UNREADABLE)
     inner = read_statement(sql[cursor.token.start :], session, server, failed=failed)
     return DdlStatement(sql, session, inner.kind, inner.tables, inner.change)
 
 
-def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool) -> DdlStatement:
-    change = read_definition(cursor)
+def _read_ddl(sql: str, session: SessionContext, cursor: Cursor, failed: bool) -> DdlStatement:
+    change = read_ddl(cursor)
     if failed and isinstance(change, CreateTable | CreateTableLike) and change.replace:
         change = DropTables((change.name,))
     if change is None or (isinstance(change, UnreadChange) and not change.names):
@@ -199,11 +201,11 @@ def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool)
         return DdlStatement(sql, session, Kind.HARMLESS, (), change)
     if isinstance(change, TruncateTable):
         return DdlStatement(sql, session, Kind.TRUNCATE, (change.name,), change)
-    return DdlStatement(sql, session, Kind.DEFINITION, touched_tables(change), change)
+    return DdlStatement(sql, session, Kind.DDL, touched_tables(change), change)
 
 
 def touched_tables(change: SchemaChange) -> tuple[TableName, ...]:
-    """Tables that a change names: those it makes, alters or removes, and both names of a rename or an exchange."""
+    """The tables that a change names: created, altered and dropped tables, and both tables of a rename or exchange."""
     match change:
         case CreateTable(name=name) | CreateTableLike(name=name) | CreateSequence(name=name) | TruncateTable(name=name):
             return (name,)

@@ -1,4 +1,4 @@
-"""A table as far as it is known before a statement that was read backwards, and its columns found in its rows."""
+"""A draft of a table before a statement that was applied backwards: rows show its unknown properties."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from changefeed.model.table_schema import Column, TableSchema
 
 _MOST_FLOATING = 8
 _INDEXED_CHARACTERS = 767
-_UTF8 = {"utf8": "utf8mb3"}  # as servers before MySQL 8.0.30 and MariaDB 10.6 call it
+_UTF8 = {"utf8": "utf8mb3"}  # the name in servers before MySQL 8.0.30 and MariaDB 10.6
 _MAY_BE_UUID = (4, 16)
-"""Bytes of a BINARY column of MariaDB that may as well be an INET4, INET6 or UUID."""
+"""Sizes of a BINARY column on MariaDB that may be an INET4, INET6 or UUID."""
 
 
 class UnresolvedError(Exception):
-    """What a table was cannot be derived; the text says what of it. Never leaves this room."""
+    """A property of a table cannot be derived; the message names the property. Only this room catches it."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A column: ``column`` is None where its rows alone say its type, which ``since`` explains."""
+    """A column of a draft. ``column`` is None if only rows show its type; ``since`` then says why."""
 
     name: str
     column: Column | None
@@ -50,10 +50,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class Draft:
-    """A table before a statement. Of ``floating`` columns the place among ``slots`` is not known.
+    """A table before a statement. Some of its properties may be unknown.
 
-    ``key`` has the names of the primary key's columns, None where it is not known; the columns of ``doubted`` may have
-    been part of it if they could not be NULL. ``indexes`` is None where they are not known.
+    - ``slots``: the columns in order, without ``floating``
+    - ``floating``: columns whose place among ``slots`` is unknown
+    - ``key``: the names of the primary key's columns; None if unknown
+    - ``doubted``: columns that may have been part of the primary key if they were NOT NULL
+    - ``indexes``: None if unknown
     """
 
     name: TableName
@@ -69,7 +72,7 @@ class Draft:
 
     @classmethod
     def of(cls, table: Table) -> Draft:
-        """A table that is known."""
+        """The draft of a known table."""
         schema = table.schema
         names = [column.name for column in schema.columns]
         indexes = None if schema.indexes is None else tuple(NamedIndex.of(index, names) for index in schema.indexes)
@@ -85,11 +88,11 @@ class Draft:
 
     @property
     def column_count(self) -> int:
-        """How many columns the table has."""
+        """The number of columns."""
         return len(self.slots) + len(self.floating)
 
     def table(self) -> Table:
-        """The table; raises UnresolvedError where something of it is not known."""
+        """The table. Raises UnresolvedError if a property is unknown."""
         for slot in self.floating:
             raise UnresolvedError(f"the place of column `{slot.name}` is not known: {slot.since}")
         for slot in self.slots:
@@ -106,16 +109,19 @@ class Draft:
         schema = TableSchema(*self.name, tuple(columns), key, indexes)
         return Table(schema, self.collation, self.generated_key, self.periods)
 
-    def settled(self, seen: SeenRows, server: Server, collations: Mapping[int, str]) -> Draft:
-        """The draft with the types and places that ``seen`` shows. Raises UnresolvedError where that is not enough."""
+    def resolve(self, seen: SeenRows, server: Server, collations: Mapping[int, str]) -> Draft:
+        """The draft with the types and places that ``seen`` rows show.
+
+        Raises UnresolvedError if they do not show all.
+        """
         rows = self._own_columns(seen.columns, server)
-        ordered = _placed(self.slots, self.floating, rows, collations)
+        ordered = _place_columns(self.slots, self.floating, rows, collations)
         slots = tuple(
             slot if slot.column is not None else replace(slot, column=_column(slot, row, server, collations))
             for slot, row in zip(ordered, rows, strict=True)
         )
         if server.is_mariadb and all(row.nullable for row in rows):
-            return replace(self, slots=slots, floating=())  # as of the inner table of an outer join, whatever it is
+            return replace(self, slots=slots, floating=())  # an outer join may have made its columns nullable
         slots = tuple(
             replace(slot, column=replace(slot.column, nullable=row.nullable))
             if slot.column is not None and slot.column.nullable is None
@@ -125,8 +131,8 @@ class Draft:
         not_null = {slot.name for slot, row in zip(slots, rows, strict=True) if not row.nullable}
         return replace(self, slots=slots, floating=(), doubted=self.doubted & not_null)
 
-    def partly(self, seen: SeenRows, collations: Mapping[int, str]) -> tuple[Column | None, ...]:
-        """What is known of each column of rows that do not tell all; None for a column whose name is not known."""
+    def known_columns(self, seen: SeenRows, collations: Mapping[int, str]) -> tuple[Column | None, ...]:
+        """The known properties of each column of ``seen`` rows; None for a column whose name is unknown."""
         rows, count = seen.columns, self.column_count
         if len(self.floating) > 1 or count > len(rows):
             return ()
@@ -140,59 +146,59 @@ class Draft:
                 for place in range(count)
                 if all(
                     _fits(slot, row, collations)
-                    for slot, row in zip(_inserted(self.slots, place, self.floating[0]), rows, strict=False)
+                    for slot, row in zip(_insert(self.slots, place, self.floating[0]), rows, strict=False)
                 )
             ]
             if not fitting:
                 return ()
-            early = _inserted(self.slots, fitting[0], self.floating[0])
-            late = _inserted(self.slots, fitting[-1], self.floating[0])
+            early = _insert(self.slots, fitting[0], self.floating[0])
+            late = _insert(self.slots, fitting[-1], self.floating[0])
         return tuple(
             None if one is not other else one.column or shown_column(one.name, row, collations)
             for one, other, row in zip(early, late, rows, strict=False)
         )
 
     def _own_columns(self, columns: Sequence[MapColumn], server: Server) -> Sequence[MapColumn]:
-        """The columns without those that MariaDB writes behind the table's own."""
+        """The columns without hidden columns, which MariaDB writes after the table's own."""
         extra = len(columns) - self.column_count
         if extra > 0 and server.is_mariadb:
-            behind = [replace(column, nullable=False) for column in columns[self.column_count :]]
-            hidden = hidden_columns(behind)
+            rest = [replace(column, nullable=False) for column in columns[self.column_count :]]
+            hidden = hidden_columns(rest)
             if len(hidden) == extra and sum(column.unsigned for column in hidden) <= self._hashed_keys:
                 return columns[: self.column_count]
         if extra:
             raise UnresolvedError(
-                f"its rows have {len(columns)} columns, and {self.column_count} follow from the statements behind them"
+                f"its rows have {len(columns)} columns, the statements after them require {self.column_count}"
             )
         return columns
 
     @property
     def _hashed_keys(self) -> int:
-        """How many unique keys may be too long for an index, so that MariaDB hides a hash of each in the rows."""
+        """The number of unique keys that may be too long for an index. MariaDB adds a hidden hash column for each."""
         long = {slot.name for slot in self.slots if slot.column is not None and _is_long(slot.column)}
         return sum(index.unique and bool(long.intersection(index.columns)) for index in self.indexes or ())
 
 
 def _is_long(column: Column) -> bool:
-    """Whether a unique key over the column may be too long for an index, which takes 3072 bytes."""
+    """Whether a unique key over the column may exceed the limit of an index, 3072 bytes."""
     return column.data_type.endswith(("text", "blob")) or (column.length or 0) > _INDEXED_CHARACTERS
 
 
 def fits_rows(table: Table, seen: SeenRows, server: Server, collations: Mapping[int, str]) -> bool:
-    """Whether ``table`` can have the rows that were seen."""
+    """Whether ``table`` can have the ``seen`` rows."""
     try:
-        Draft.of(table).settled(seen, server, collations)
+        Draft.of(table).resolve(seen, server, collations)
     except UnresolvedError:
         return False
     return True
 
 
-def _placed(
+def _place_columns(
     slots: Sequence[Slot], floating: Sequence[Slot], rows: Sequence[MapColumn], collations: Mapping[int, str]
 ) -> list[Slot]:
-    """All columns in the order of ``rows``: ``slots`` in theirs, and ``floating`` wherever they fit.
+    """All columns in the order of ``rows``: ``slots`` in their order, with ``floating`` at places that fit.
 
-    Raises UnresolvedError unless there is one order only.
+    Raises UnresolvedError unless exactly one order fits.
     """
     if len(floating) > _MOST_FLOATING:
         raise UnresolvedError(f"the places of {len(floating)} columns are not known: {floating[0].since}")
@@ -212,7 +218,7 @@ def _placed(
                 orders[position, used] = min(ways, 2)
     found = orders.get((0, 0), 0)
     if found == 0:
-        raise UnresolvedError("its rows have other columns than those that follow from the statements behind them")
+        raise UnresolvedError("its rows have other columns than the statements after them require")
     if found > 1:
         names = ", ".join(f"`{slot.name}`" for slot in floating)
         raise UnresolvedError(f"its rows do not show the place of {names}: {floating[0].since}")
@@ -254,12 +260,12 @@ def _has_measures(column: Column, row: MapColumn) -> bool:
     return True
 
 
-def _inserted(slots: Sequence[Slot], place: int, slot: Slot) -> list[Slot]:
+def _insert(slots: Sequence[Slot], place: int, slot: Slot) -> list[Slot]:
     return [*slots[:place], slot, *slots[place:]]
 
 
 def _column(slot: Slot, row: MapColumn, server: Server, collations: Mapping[int, str]) -> Column:
-    """The column that a TABLE_MAP alone shows; raises UnresolvedError for what it does not show."""
+    """The column that a TABLE_MAP shows. Raises UnresolvedError for a property that the TABLE_MAP does not have."""
     wire, types = row.wire, data_types_of(row.wire)
     if wire.has_labels:
         raise UnresolvedError(f"the labels of column `{slot.name}` are not known: {slot.since}")
@@ -274,7 +280,7 @@ def _column(slot: Slot, row: MapColumn, server: Server, collations: Mapping[int,
 
 
 def shown_column(name: str, row: MapColumn, collations: Mapping[int, str]) -> Column:
-    """A column as far as a TABLE_MAP shows it: without labels, and with a sign and character set where it has them."""
+    """The column that a TABLE_MAP shows: without labels, and with sign and charset if the TABLE_MAP has them."""
     collation = collations.get(-1 if row.collation is None else row.collation)
     is_binary = row.collation == BINARY
     data_type = "point" if row.is_point else data_type_name(row.wire, row.meta, is_binary=is_binary)

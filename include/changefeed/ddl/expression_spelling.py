@@ -1,7 +1,7 @@
-"""One spelling for an expression, whoever wrote it.
+"""One spelling of expressions, for texts of servers and of users.
 
-`DEFAULT (CONCAT('a',1+1))` in a statement is ``concat(_utf8mb4\\'a\\',(1 + 1))`` in `information_schema`. A schema that
-was followed and one that was learned from the server should be equal, so both spell expressions as sqlglot does.
+`DEFAULT (CONCAT('a',1+1))` in a statement is ``concat(_utf8mb4\\'a\\',(1 + 1))`` in `information_schema`. A schema
+from DDL must equal the schema from the server, so changefeed spells both as sqlglot does.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ LONGEST = 1000
 
 
 def expression_spelling(sql: str) -> str:
-    """``sql`` in sqlglot's spelling of MySQL: functions in lower case, parentheses around each operation, names bare.
+    """``sql`` in sqlglot's spelling of MySQL: functions in lower case, parentheses around operations, unquoted names.
 
-    It is for comparing and for showing, not for a server: of a name that needs its quotes they are gone too.
+    The result is for comparison and display. A server may not accept it, because names have no quotes.
 
-    An expression that sqlglot cannot read, such as MariaDB's NEXT VALUE FOR, comes back as it is, and so does one of
-    more than LONGEST characters: whoever may create a table writes it, a thousand columns may have one each, and
-    sqlglot takes a tenth of a second for this many.
+    Two kinds of expressions are returned unchanged: those that sqlglot cannot read, such as MariaDB's NEXT VALUE FOR,
+    and those longer than LONGEST characters. Users write these expressions, a thousand columns may each have one, and
+    sqlglot needs a tenth of a second for one of that length.
     """
-    import sqlglot  # few expressions are read, and it takes a run 0.2 seconds to load
+    import sqlglot  # imported here: loading takes 0.2 seconds, and few expressions are read
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
@@ -31,7 +31,7 @@ def expression_spelling(sql: str) -> str:
         return sql
     try:
         return _spelling(exp.Paren(this=sqlglot.parse_one(sql.replace("\\'", "'"), read="mysql")))
-    except (SqlglotError, RecursionError):  # 40 parentheses in one another are too many for it
+    except (SqlglotError, RecursionError):  # e.g. for 40 nested parentheses
         return sql
 
 

@@ -1,4 +1,4 @@
-"""A pipeline's schema history: the schemas along its binlog, and the stretch of it that they are known for."""
+"""A pipeline's schema history: the schemas along its binlog, and the range of the binlog in which they are known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from changefeed.model.statement import Statement
 _CONNECTION_ID = re.compile(r"connection_id\s*\(", re.IGNORECASE)
 NO_TABLES: Mapping[TableName, Entry] = {}
 KEPT_ENTRIES = 1000
-"""Moves that stay readable each by itself; older moves are folded into the initial schemas."""
+"""The number of stored entries. Older entries are folded into the initial schemas."""
 
 
 def read_logged(
@@ -31,10 +31,10 @@ def read_logged(
     collations: Mapping[int, str],
     known: Mapping[TableName, Entry] = NO_TABLES,
 ) -> DdlStatement:
-    """A statement of the binlog, read as its server ran it. ``collations`` are names by id, ``known`` the tables that
-    are there before it.
+    """The parsed statement of the binlog, as its server executed it.
 
-    Raises BinlogFormatError where the status variables of its event are damaged.
+    ``collations`` are names by id. ``known`` has the tables before the statement. Raises BinlogFormatError if the
+    status variables of its event are damaged.
     """
     try:
         session = SessionContext.from_status_variables(
@@ -48,7 +48,7 @@ def read_logged(
     if not statement.is_thread_specific or _asks_for_connection(read, known):
         return read
     if isinstance(read.change, AlterTable | TruncateTable):
-        return DdlStatement(read.sql, session, Kind.HARMLESS)  # its table is a temporary one
+        return DdlStatement(read.sql, session, Kind.HARMLESS)  # a statement on a temporary table
     if isinstance(read.change, CreateTableLike):
         problem = "the session had temporary tables, and the model may be one"
         unread = UnreadChange((read.change.name,), problem)
@@ -57,8 +57,9 @@ def read_logged(
 
 
 def _asks_for_connection(read: DdlStatement, known: Mapping[TableName, Entry]) -> bool:
-    """Whether CONNECTION_ID() accounts for the flag that an event is of its session's thread, as a temporary table
-    does: in the statement's text, or in a default of a table that it opens."""
+    """Whether CONNECTION_ID() may have set the thread-specific flag of the event. Temporary tables also set this flag.
+
+    The function may be in the statement's text, or in a default of a table that the statement opens."""
     tables = (known.get(name) for name in read.tables)
     defaults = (
         str(column.default.text)
@@ -72,9 +73,9 @@ def _asks_for_connection(read: DdlStatement, known: Mapping[TableName, Entry]) -
 
 @dataclass(frozen=True)
 class SchemaHistory:
-    """Schemas of server ``server_uuid`` for events in ``[since, until)``; a value.
+    """The schemas of server ``server_uuid`` for events in ``[since, until)``. Methods return new histories.
 
-    ``collations`` are the server's, names by id: a statement's session says charsets by number.
+    ``collations`` has the server's collation names by id, because the session of a statement has charsets by number.
     """
 
     server_uuid: str
@@ -83,64 +84,67 @@ class SchemaHistory:
     timeline: SchemaTimeline
     collations: Mapping[int, str] = field(default_factory=dict)
     id: str = ""
-    """Names what is stored, for the seals of windows that changed nothing of it; '' where something was changed."""
+    """The id of the stored history, for manifests of windows that did not change it; '' after a change."""
     tables_known: bool = True
-    """False where the tables were not learned, as nothing needs them; such a history is not stored."""
+    """False if the tables were not read because nothing needs them. Such a history is not stored."""
     elsewhere: tuple[str, BinlogCoordinates] | None = None
-    """Server and coordinates in its binlog where the schemas are those at ``since``: the history was carried over from
-    there in a failover, and can be carried back."""
+    """(server, coordinates): another server's coordinates at which its schemas are those at ``since``.
+
+    A failover continued the history of that server, and can go back to it."""
+    is_frozen: bool = False
+    """Whether DDL changes no known table (`freeze_schema`)."""
     file: FileIdentity | None = None
-    """A file of the binlog that it is of, which tells that from another one with the same names; None where an archive
-    alone has it."""
+    """The identity of a file of the history's binlog, which distinguishes it from another binlog with the same names;
+    None if only an archive has the file."""
 
     @property
     def server(self) -> Server:
-        """The server whose binlog this is."""
+        """The server that wrote the binlog."""
         return self.timeline.initial.server
 
     def covers(self, server_uuid: str, start: BinlogCoordinates) -> bool:
-        """Whether reading may begin at ``start``: no definition between is missing."""
+        """Whether reading may begin at ``start``: the history then has all DDL before ``start``."""
         if server_uuid != self.server_uuid or start.base != self.since.base:
             return False
         return self.since <= start <= self.until
 
-    def found_at(self, server_uuid: str, coordinates: BinlogCoordinates) -> Schemas | None:
-        """The schemas at coordinates of any server, for whoever carries them over; None where they are not known."""
+    def schemas_at(self, server_uuid: str, coordinates: BinlogCoordinates) -> Schemas | None:
+        """The schemas at the coordinates of any server, for a failover; None if they are not known."""
         if self.elsewhere == (server_uuid, coordinates):
             return self.timeline.initial
         return self.at(coordinates) if self.covers(server_uuid, coordinates) else None
 
     def at(self, coordinates: BinlogCoordinates) -> Schemas:
-        """The schemas for an event that begins at ``coordinates``; raises SchemaError before ``since``."""
+        """The schemas for an event that begins at ``coordinates``. Raises SchemaError if that is before ``since``."""
         if coordinates < self.since:
             raise SchemaError(
-                f"schemas are wanted for {coordinates} and known from {self.since} on only. Seek to later "
+                f"schemas are required for {coordinates}, and known only from {self.since} on. Seek to later "
                 "coordinates, or set binlog_row_metadata=FULL so that the binlog names its columns."
             )
         return self.timeline.at(coordinates)
 
     def read(self, statement: Statement) -> DdlStatement:
-        """`read_logged` on this server, behind all that the history has."""
+        """The result of `read_logged` for a statement of this server after the history's last statement."""
         return read_logged(statement, self.server, self.collations, self.timeline.latest.tables)
 
     def advance(self, statement: Statement) -> SchemaHistory:
-        """The history with this statement; the same history for a statement that it has, or that defines nothing."""
+        """The history with this statement. The same object for a known statement, and for one without DDL."""
         at = BinlogCoordinates(statement.file, statement.position)
-        timeline = self.timeline.advance(at, self.read(statement))
+        timeline = self.timeline.advance(at, self.read(statement), frozen=self.is_frozen)
         if timeline is self.timeline:
             return self
-        # TRUNCATE, or a definition of what is there already: whoever reads on without it knows the same schemas.
+        # After TRUNCATE, or DDL without effect, the stored history has the same schemas, so its id stays.
         id = self.id if timeline.entries[-1].changes_nothing else ""
         return replace(self, timeline=timeline, id=id)
 
-    def reached(self, head: BinlogCoordinates) -> SchemaHistory:
-        """The history after a window up to ``head`` whose statements it has."""
+    def extend_to(self, head: BinlogCoordinates) -> SchemaHistory:
+        """The history after a window up to ``head``. The history must have the window's statements."""
         return replace(self, until=max(self.until, head))
 
-    def named(self, id: str, start: BinlogCoordinates) -> SchemaHistory:
-        """The history as it is stored under ``id``: beyond KEPT_ENTRIES its oldest moves are folded away.
+    def with_id(self, id: str, start: BinlogCoordinates) -> SchemaHistory:
+        """The history to store under ``id``, with at most KEPT_ENTRIES entries.
 
-        None behind ``start`` is: reading may begin there once more, as long as its window is not sealed.
+        Entries after ``start`` are not folded, because a retry may read from there until the window is sealed.
         """
         entries = self.timeline.entries
         if len(entries) <= KEPT_ENTRIES:
@@ -148,16 +152,23 @@ class SchemaHistory:
         since = max(self.since, min(entries[-KEPT_ENTRIES].coordinates, start))
         return replace(self, since=since, timeline=self.timeline.fold(since), id=id, elsewhere=None)
 
-    def relearned(self, table: Table) -> SchemaHistory:
-        """The history with ``table`` as the server has it now, for rows from ``until`` on."""
+    def freeze(self, start: BinlogCoordinates) -> SchemaHistory:
+        """The history from ``start`` on in which DDL changes no known table; the same object if it is frozen."""
+        if self.is_frozen:
+            return self
+        timeline = self.timeline.freeze(start)
+        return replace(self, since=start, timeline=timeline, id="", elsewhere=None, is_frozen=True)
+
+    def relearn_table(self, table: Table) -> SchemaHistory:
+        """The history with ``table``, as the server has it now, for rows from ``until`` on."""
         return replace(self, timeline=self.timeline.relearn(self.until, table), id="")
 
-    def continued(self, anew: SchemaHistory) -> SchemaHistory:
-        """The history up to its end, and ``anew`` from there on."""
-        return replace(self, timeline=self.timeline.continued(self.until, anew.timeline), id="")
+    def continue_with(self, anew: SchemaHistory) -> SchemaHistory:
+        """This history up to ``until``, and ``anew`` from there on."""
+        return replace(self, timeline=self.timeline.continue_with(self.until, anew.timeline), id="")
 
     def to_json(self) -> dict[str, Any]:
-        """As values that `json` writes; `from_json` reads them back."""
+        """Values for `json`, which `from_json` reads."""
         values: dict[str, Any] = {
             "id": self.id,
             "server_uuid": self.server_uuid,
@@ -168,11 +179,13 @@ class SchemaHistory:
         }
         if self.elsewhere:
             values["elsewhere"] = [self.elsewhere[0], str(self.elsewhere[1])]
+        if self.is_frozen:
+            values["frozen"] = True
         return values | ({"file": self.file.to_json()} if self.file else {})
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:
-        """Read what `to_json` made. Raises CheckpointError for values of another version."""
+        """The history from values of `to_json`. Raises CheckpointError for values of another version."""
         return cls(
             values["server_uuid"],
             BinlogCoordinates.parse(values["since"]),
@@ -182,6 +195,7 @@ class SchemaHistory:
             values["id"],
             elsewhere=_elsewhere(values.get("elsewhere")),
             file=FileIdentity(**values["file"]) if "file" in values else None,
+            is_frozen=values.get("frozen", False),
         )
 
 

@@ -1,7 +1,8 @@
-"""ALTER TABLE read backwards: what a table was before it.
+"""ALTER TABLE applied backwards, which derives the table before the statement.
 
-What a clause added is taken away, what it renamed has its old name, and what it says nothing about was the same. The
-type that a changed column had, and the place that a dropped one had, are left to the rows before the statement.
+- Added columns are removed, and renamed columns get their old names.
+- The old type of a changed column, and the place of a dropped or moved one, must follow from rows before the statement.
+- All other properties stay.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from changefeed.model.row_shape import hidden_columns
 
 
 def before_alter(after: Draft, actions: Sequence[Action], where: str, seen: SeenRows | None) -> Draft:
-    """The table before an ALTER TABLE at ``where``; ``seen`` are rows of it from before, if there are any.
+    """The table before an ALTER TABLE at ``where``. ``seen`` has rows of the table before the statement, if any.
 
-    Raises UnresolvedError where it cannot be told, such as for a column that ``after`` should have and has not.
+    Raises UnresolvedError if the table cannot be derived, for example if ``after`` misses a column.
     """
     return _Inversion(after, actions, where, seen).draft()
 
@@ -45,7 +46,7 @@ class _Inversion:
         self._after, self._actions, self._where, self._seen = after, actions, where, seen
         self._added = {action.column.name.lower(): action for action in actions if isinstance(action, AddColumn)}
         self._old: dict[str, ChangeColumn | RenameColumn] = {}
-        """By the name that a column has after it, the clause that changed or renamed it."""
+        """The clause that changed or renamed a column, by the column's new name."""
         present = {slot.name.lower() for slot in (*after.slots, *after.floating)}
         for action in actions:
             if isinstance(action, ChangeColumn):
@@ -65,7 +66,9 @@ class _Inversion:
         present = {slot.name.lower() for slot in (*self._after.slots, *self._after.floating)}
         for name, action in (self._old | self._added).items():
             if name not in present and not getattr(action, "if_exists", False):
-                raise UnresolvedError(f"the statement at {self._where} names column `{name}`, which it then has not")
+                raise UnresolvedError(
+                    f"the statement at {self._where} names column `{name}`, which the table does not have afterwards"
+                )
         slots = [slot for slot in map(self._before, self._after.slots) if slot is not None]
         floating = [slot for slot in map(self._before, self._after.floating) if slot is not None]
         moved = {self._old_name(name) for name, action in self._old.items() if getattr(action, "position", None)}
@@ -81,7 +84,7 @@ class _Inversion:
         return self._old[name].old.lower()
 
     def _before(self, slot: Slot) -> Slot | None:
-        """A column as it was; None for one that the statement adds."""
+        """A column before the statement; None for a column that the statement adds."""
         name = slot.name.lower()
         if name in self._added and name not in self._old:
             return None
@@ -100,7 +103,7 @@ class _Inversion:
         return slot
 
     def _with_kept(self, draft: Draft, present: set[str]) -> Draft:
-        """Columns of ADD COLUMN IF NOT EXISTS that were there before, as the rows show."""
+        """``draft`` with the columns of ADD COLUMN IF NOT EXISTS that already existed, as the rows show."""
         doubtful = [action for action in self._added.values() if action.if_not_exists]
         if not doubtful:
             return draft
@@ -113,7 +116,7 @@ class _Inversion:
             return draft
         if missing != len(doubtful):
             raise UnresolvedError(
-                f"ALTER TABLE at {self._where} adds columns if they do not exist; which did is not known"
+                f"ALTER TABLE at {self._where} adds columns if they do not exist; which existed is unknown"
             )
         names = {action.column.name.lower() for action in doubtful}
         _check_done(self._converts, self._where)
@@ -122,7 +125,8 @@ class _Inversion:
 
     @property
     def _has_hidden_tail(self) -> bool:
-        """Whether the last column of the rows may be one that MariaDB hides, so that their number says nothing."""
+        """Whether the last column of the rows may be a hidden column of MariaDB. Then the number of columns proves
+        nothing."""
         return self._seen is not None and len(hidden_columns(self._seen.columns[-1:])) > 0
 
     def _with_dropped(self, draft: Draft) -> Draft:
@@ -139,7 +143,7 @@ class _Inversion:
                 dropped = sure
             elif missing != len(dropped):
                 raise UnresolvedError(
-                    f"ALTER TABLE at {self._where} dropped columns if they existed; which did is not known"
+                    f"ALTER TABLE at {self._where} dropped columns if they existed; which existed is unknown"
                 )
         slots = tuple(Slot(action.name, None, since) for action in dropped)
         doubt = _key_problem(f"a column was dropped that may have been part of it, at {self._where}")
@@ -181,8 +185,10 @@ class _Inversion:
     def _indexes(
         self, indexes: Sequence[NamedIndex] | None, keys: Iterable[KeyDefinition], names: dict[str, str]
     ) -> tuple[NamedIndex, ...] | None:
-        """The indexes without those that the statement adds; None where it dropped some, or may have put unique ones
-        in another order."""
+        """The indexes without those that the statement adds.
+
+        None if the statement dropped indexes, or may have changed the order of unique indexes.
+        """
         if indexes is None or any(isinstance(action, DropIndex | DropPrimaryKey) for action in self._actions):
             return None
         if any(
@@ -212,7 +218,7 @@ class _Inversion:
 
 
 def _check_done(is_doubtful: bool, where: str) -> None:
-    """Raises UnresolvedError where a clause with IF EXISTS or IF NOT EXISTS may have done nothing."""
+    """Raises UnresolvedError if a clause with IF EXISTS or IF NOT EXISTS may have had no effect."""
     if is_doubtful:
         raise UnresolvedError(f"whether ALTER TABLE at {where} changed it, IF EXISTS or IF NOT EXISTS, is not known")
 

@@ -1,4 +1,4 @@
-"""A table's keys by the names of their columns, and what the server makes of those that a statement adds.
+"""A table's keys by the names of their columns, and the indexes that the server creates for added keys.
 
 Source: `mysql_prepare_create_table` and `make_unique_key_name` in sql/sql_table.cc of both servers.
 """
@@ -13,12 +13,12 @@ from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period
 from changefeed.model.table_schema import Column, Index, ordered_indexes
 
 MOST_KEYS = 256
-"""Of a table; servers take 64, or 128 as they are built."""
+"""Limit of a table's keys. Servers allow 64, or 128 in some builds."""
 
 
 @dataclass(frozen=True)
 class NamedIndex:
-    """An `Index` whose columns are names, None for an expression: positions change while a table is altered."""
+    """An `Index` with names of columns, because positions change during ALTER TABLE. An expression is None."""
 
     name: str
     columns: tuple[str | None, ...]
@@ -28,12 +28,12 @@ class NamedIndex:
 
     @classmethod
     def of(cls, index: Index, names: Sequence[str]) -> NamedIndex:
-        """``index`` of a table whose columns have ``names``."""
+        """``index`` of a table whose columns are called ``names``."""
         parts = tuple(None if part is None else names[part] for part in index.columns)
         return cls(index.name, parts, index.unique, index.for_foreign_key, index.lengths)
 
     def with_parts(self, names: Mapping[str, str]) -> NamedIndex:
-        """The index over those of its columns, in lower case, that have a name in ``names``, by that."""
+        """The index with only the columns in ``names`` (lower case -> new name), under their new names."""
         lengths = self.lengths or (None,) * len(self.columns)
         kept = [
             (part and names[part.lower()], length)
@@ -46,15 +46,15 @@ class NamedIndex:
 def with_keys(
     indexes: Sequence[NamedIndex], keys: Iterable[KeyDefinition], columns: Sequence[Column], primary_key: Sequence[str]
 ) -> list[NamedIndex]:
-    """``indexes`` and those that ``keys`` add, which get names where they have none.
+    """``indexes``, and the indexes that ``keys`` add. An index without a name gets a generated name.
 
-    A foreign key has an index of its own only while no other one, and not the primary key, begins with its columns.
-    Raises ContradictionError for more keys than a server takes.
+    A foreign key has its own index only as long as neither another index nor the primary key begins with its columns.
+    Raises ContradictionError for more keys than a server allows.
     """
     everything, keys = list(indexes), list(keys)
     if len(everything) + len(keys) > MOST_KEYS:
         raise ContradictionError(
-            f"it has {len(everything) + len(keys)} keys, and no server takes more than {MOST_KEYS}"
+            f"it has {len(everything) + len(keys)} keys, and no server allows more than {MOST_KEYS}"
         )
     foreign = []
     for key in keys:
@@ -63,22 +63,22 @@ def with_keys(
                 name = key.name or (key.columns[0] or "" if key.if_not_exists else "")
                 if not (key.if_not_exists and is_named(everything, name)):
                     everything = _without_redundant(everything, [key.columns])
-                    everything.append(_named(key, everything, columns))
+                    everything.append(_name_index(key, everything, columns))
             case KeyKind.FOREIGN:
                 foreign.append(key)
     for key in foreign:
         if not _covers([primary_key, *(index.columns for index in everything)], key.columns):
-            everything.append(_named(key, everything, columns))
+            everything.append(_name_index(key, everything, columns))
     return _without_redundant(everything, [primary_key])
 
 
 def _without_redundant(indexes: Sequence[NamedIndex], others: Sequence[Sequence[str | None]]) -> list[NamedIndex]:
-    """The indexes without those for a foreign key whose columns one of ``others`` begins with."""
+    """The indexes without those of foreign keys whose columns are the first columns of one of ``others``."""
     return [index for index in indexes if not (index.for_foreign_key and _covers(others, index.columns))]
 
 
 def _covers(others: Iterable[Sequence[str | None]], columns: Sequence[str | None]) -> bool:
-    return any(_folded(other)[: len(columns)] == _folded(columns) for other in others)
+    return any(_lower_names(other)[: len(columns)] == _lower_names(columns) for other in others)
 
 
 def is_named(indexes: Iterable[NamedIndex], name: str) -> bool:
@@ -87,9 +87,9 @@ def is_named(indexes: Iterable[NamedIndex], name: str) -> bool:
 
 
 def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tuple[Index, ...]:
-    """The indexes with the positions of their columns.
+    """The indexes with positions of columns in place of names.
 
-    A column that is not there counts as an expression: MariaDB has keys over periods that it lists nowhere.
+    A missing column counts as an expression, because MariaDB has keys over columns of periods that it does not list.
     """
     numbers = {column.name.lower(): number for number, column in enumerate(columns)}
     placed = []
@@ -105,12 +105,12 @@ def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tupl
 
 
 def named_parts(key: KeyDefinition) -> tuple[str, ...]:
-    """The columns of a key that has no expressions."""
+    """The columns of a key, without its expressions."""
     return tuple(name for name in key.columns if name is not None)
 
 
 def over_columns(key: KeyDefinition, periods: Iterable[Period]) -> KeyDefinition:
-    """The key with the columns of the periods that it names: MariaDB has the end before the start."""
+    """The key with the columns of a period in place of the period's name. MariaDB puts the end before the start."""
     ends = {period.name: (period.end, period.start) for period in periods}
     columns: list[str | None] = []
     lengths: list[int | None] = []
@@ -122,26 +122,26 @@ def over_columns(key: KeyDefinition, periods: Iterable[Period]) -> KeyDefinition
 
 
 def without_null(column: Column, names: Collection[str]) -> Column:
-    """The column, NOT NULL if it is one of ``names``."""
+    """The column, which is NOT NULL if its name is in ``names``."""
     is_named = column.name.lower() in {name.lower() for name in names}
     return replace(column, nullable=False) if is_named else column
 
 
 def positions_of(columns: Sequence[Column], names: Sequence[str]) -> tuple[int, ...]:
-    """Where the columns of these names are. Raises ContradictionError for one that is not there."""
+    """The positions of the columns called ``names``. Raises ContradictionError for a missing column."""
     return tuple(position_of(columns, name) for name in names)
 
 
 def position_of(columns: Sequence[Column], name: str) -> int:
-    """Where the column of this name is. Raises ContradictionError where there is none."""
+    """The position of the column called ``name``. Raises ContradictionError if it is missing."""
     for number, column in enumerate(columns):
         if column.name.lower() == name.lower():
             return number
     raise ContradictionError(f"it has no column `{name}`")
 
 
-def _named(key: KeyDefinition, others: Sequence[NamedIndex], columns: Sequence[Column]) -> NamedIndex:
-    """The index of ``key``, called after its first column where it has no name, or `column_2`, `column_3` …"""
+def _name_index(key: KeyDefinition, others: Sequence[NamedIndex], columns: Sequence[Column]) -> NamedIndex:
+    """The index of ``key``. Without a name, it is named after its first column: `column`, `column_2`, `column_3` …"""
     name = key.name
     if not name:
         part = (key.columns[0] or "functional_index").lower()
@@ -160,21 +160,21 @@ def _named(key: KeyDefinition, others: Sequence[NamedIndex], columns: Sequence[C
 
 
 _POINT_BYTES = 25
-"""Servers give a key over a POINT this length, where none is written."""
+"""The default length of a key over a POINT."""
 
 
 def _listed_length(column: Column, length: int | None, *, is_unique: bool) -> int | None:
-    """The length of an index's part as a server lists it; None where the part is the complete column."""
+    """The length of an index's part in the server's list; None if the part is the complete column."""
     if length is None:
         return _POINT_BYTES if is_unique and column.data_type == "point" else None
     return None if length == column.length else length
 
 
 def _lengths(lengths: Iterable[int | None]) -> tuple[int | None, ...]:
-    """``lengths`` of an index's parts; none where all parts are complete."""
+    """``lengths`` of an index's parts; empty if all parts are complete."""
     each = tuple(lengths)
     return each if any(length is not None for length in each) else ()
 
 
-def _folded(names: Iterable[str | None]) -> tuple[str | None, ...]:
+def _lower_names(names: Iterable[str | None]) -> tuple[str | None, ...]:
     return tuple(name.lower() if name is not None else None for name in names)

@@ -1,4 +1,4 @@
-"""The tables that a statement names anywhere: those that it writes and those that it only reads."""
+"""The tables that a statement names, both written and read ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from changefeed.ddl.names import TableName
 
 
 def named_tables(sql: str, database: str) -> tuple[TableName, ...]:
-    """The tables that ``sql`` names, in its order, each once; none where it cannot be parsed.
+    """The tables that ``sql`` names, in the order of the text and without duplicates; () if it cannot be parsed.
 
-    ``database`` is that of names without one.
+    ``database`` is the default database.
     """
     try:
         statements = sqlglot.parse(sql, read="mysql")

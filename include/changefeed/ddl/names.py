@@ -1,4 +1,4 @@
-"""A table's full name."""
+"""The full name of a table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Whether a change in statement format does to a copy of its table what it did to the table: what is known to be so.
+"""Checks whether a change in statement format has the same effect on a copy of its table.
 
-INSERT and REPLACE of values, UPDATE and DELETE of one table, with expressions over its own columns, literals, and what
-the binlog tells of the session. What reads other tables, depends on the order of rows, or calls a function that is not
-known here is not.
+- The effect is the same for INSERT and REPLACE of values, and for UPDATE and DELETE of one table, if their expressions
+  have only literals, the table's own columns, and session values of the binlog.
+- It is doubtful if a statement reads other tables, depends on the order of rows, or calls a function that is not in
+  this module's list.
 
 Source: https://dev.mysql.com/doc/refman/9.7/en/replication-rbr-safe-unsafe.html
 """
@@ -50,28 +51,29 @@ _FUNCTIONS = frozenset(
         *("VARCHAR",),
     }
 )
-"""Functions that give the same for the same, and types of CAST."""
+"""Deterministic functions, and the types of CAST."""
 _CALLED_BARE = frozenset(
     {
         *("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER", "SYSTEM_USER", "ROWNUM", "SYSDATE"),
         *("NEXT", "PREVIOUS", "NEXTVAL", "CURRVAL", "LASTVAL", "SYS_GUID"),
     }
 )
-"""What gives another value again without parentheses, or as `NEXT VALUE FOR`; `s.NEXTVAL` with sql_mode ORACLE."""
+"""Functions that are called without parentheses and return changing values; also `NEXT VALUE FOR`, and `s.NEXTVAL` in
+sql_mode ORACLE."""
 _NO_TOKEN = Token(TokenKind.END, "", 0, 0)
 _MATCHES = frozenset({"REGEXP", "RLIKE"})
-"""Operators that depend on `default_regex_flags`, which only MariaDB has."""
+"""Operators that depend on `default_regex_flags`. Only MariaDB has this variable."""
 _GIVEN_ONCE = frozenset({"RAND"})
-"""Functions that give the same where they are called in the same order: for each of the values of INSERT."""
+"""Functions that return the same results if they are called in the same order. They are allowed in values of INSERT."""
 
 
 def doubt_of_repeat(
     sql: str, session: SessionContext, server: Server, variables: frozenset[str], *, one_unique_key: bool
 ) -> str:
-    """Why ``sql`` may do something else on a copy of its table, or '' where it does the same.
+    """The reason why ``sql`` may have another effect on a copy of its table; '' if there is none.
 
-    ``variables`` are the names, in lower case, of the user variables whose values are known. ``one_unique_key`` says
-    that rows of the table are alike by one key at most.
+    ``variables`` has the names, in lower case, of user variables with known values. ``one_unique_key`` says that the
+    table has at most one unique key.
     """
     try:
         tokens = [token for token in scan(sql, session, server) if token.kind is not TokenKind.END]
@@ -79,18 +81,18 @@ def doubt_of_repeat(
         return f"it cannot be read: {error}"
     words = [token.keyword for token in tokens]
     if not words or words[0] not in _FIRST_WORDS:
-        return "it is none of INSERT, REPLACE, UPDATE and DELETE"
+        return "it is not INSERT, REPLACE, UPDATE or DELETE"
     for word in words:
         if word in _REFUSED:
             return f"{_REFUSED[word]} ({word})"
         if word in _MATCHES and server.is_mariadb:
-            return f"the binlog does not tell its default_regex_flags ({word})"
+            return f"the binlog does not have its default_regex_flags ({word})"
     if ("WEEK", "FROM") in pairwise(words):
-        return "the binlog does not tell its default_week_format (EXTRACT(WEEK FROM ...))"
+        return "the binlog does not have its default_week_format (EXTRACT(WEEK FROM ...))"
     if words[0] in ("UPDATE", "DELETE") and not _names_one_table(tokens):
         return "it reads other tables"
     if "DUPLICATE" in words and not one_unique_key:
-        return "which row ON DUPLICATE KEY UPDATE means depends on the order of its table's keys"
+        return "the row that ON DUPLICATE KEY UPDATE changes depends on the order of its table's keys"
     is_insert = words[0] in ("INSERT", "REPLACE")
     return (
         _doubt_of_calls(tokens, is_insert=is_insert)
@@ -100,23 +102,23 @@ def doubt_of_repeat(
 
 
 def doubt_of_expression(sql: str, session: SessionContext, server: Server) -> str:
-    """Why the expression ``sql`` of a default may give a row another value again, or '' where it gives the same."""
+    """The reason why the expression ``sql`` of a default may have another value on a copy; '' if there is none."""
     try:
         tokens = [token for token in scan(sql, session, server) if token.kind is not TokenKind.END]
     except UnreadableStatement as error:
         return f"its expression cannot be read: {error}"
     if called := sorted({token.keyword for token in tokens} & _CALLED_BARE):
-        return f"it calls {called[0]!r}, of which it is not known that it gives the same again"
+        return f"it calls {called[0]!r}, which is not known to be deterministic"
     return _doubt_of_calls([_NO_TOKEN, *tokens], is_insert=False) or _doubt_of_symbols(tokens, frozenset())
 
 
 def doubt_of_numbers(
     sql: str, session: SessionContext, server: Server, columns: Sequence[str], auto_increment: str
 ) -> str:
-    """Why AUTO_INCREMENT may give an INSERT or REPLACE of several rows other numbers again, or ''.
+    """The reason why AUTO_INCREMENT may assign other numbers on a copy to rows of INSERT or REPLACE; '' if none.
 
-    The binlog tells the first number that it gave. Those behind a number that the text gives depend on what other
-    sessions had been given. ``columns`` are those of VALUES where the text names none.
+    The binlog has only the first generated number. Numbers after an explicit one depend on numbers of other sessions.
+    ``columns`` are the columns of VALUES if the text names none.
     """
     tokens = [token for token in scan(sql, session, server) if token.kind is not TokenKind.END]
     values = next((number for number, token in enumerate(tokens) if token.keyword in ("VALUES", "VALUE")), len(tokens))
@@ -130,13 +132,13 @@ def doubt_of_numbers(
     if len(rows) < 2 or auto_increment.lower() not in names:
         return ""
     place = names.index(auto_increment.lower())
-    if all(row == [[]] or (len(row) == len(names) and _is_not_given(row[place])) for row in rows):
+    if all(row == [[]] or (len(row) == len(names) and _is_generated(row[place])) for row in rows):
         return ""
     return f"some of its rows have a number of their own for {auto_increment}, and others one of AUTO_INCREMENT"
 
 
 def _items(tokens: list[Token], at: int) -> list[list[Token]]:
-    """What commas separate in the parentheses that begin at ``at``; none where there are no such."""
+    """The comma-separated items in the parentheses that begin at ``at``; [] without parentheses."""
     if at >= len(tokens) or not _is_symbol(tokens[at], "("):
         return []
     items: list[list[Token]] = [[]]
@@ -152,7 +154,7 @@ def _items(tokens: list[Token], at: int) -> list[list[Token]]:
     return items
 
 
-def _is_not_given(item: list[Token]) -> bool:
+def _is_generated(item: list[Token]) -> bool:
     return len(item) == 1 and (item[0].keyword in ("NULL", "DEFAULT") or item[0].text == "0")
 
 
@@ -161,7 +163,7 @@ def _is_symbol(token: Token, text: str) -> bool:
 
 
 def _names_one_table(tokens: list[Token]) -> bool:
-    """Whether the words before SET or WHERE are those of one table: `UPDATE t AS x`, `DELETE FROM t`."""
+    """Whether the statement names one table before SET or WHERE, as in `UPDATE t AS x` and `DELETE FROM t`."""
     for token in tokens[1:]:
         if token.keyword in ("SET", "WHERE", "ORDER"):
             break
@@ -182,12 +184,12 @@ def _doubt_of_calls(tokens: list[Token], *, is_insert: bool) -> str:
         is_qualified = number > 1 and tokens[number - 2].text == "."
         known = _FUNCTIONS | _OPERATORS | (_GIVEN_ONCE if is_insert else frozenset())
         if is_qualified or before.kind is TokenKind.QUOTED or before.keyword not in known:
-            return f"it calls {before.text!r}, of which it is not known that it gives the same again"
+            return f"it calls {before.text!r}, which is not known to be deterministic"
     return ""
 
 
 def _end_of_target(tokens: list[Token]) -> int:
-    """The number of the token behind the table of INSERT and REPLACE, and behind the parenthesis of its columns."""
+    """The index after the table of INSERT and REPLACE, and after the opening parenthesis of its column list."""
     number = 1
     while number < len(tokens) and tokens[number].keyword in ("INTO", "LOW_PRIORITY", "HIGH_PRIORITY"):
         number += 1
@@ -204,7 +206,7 @@ def _doubt_of_symbols(tokens: list[Token], variables: frozenset[str]) -> str:
         if token.text == ":=":
             return "it assigns a user variable"
         if token.text == "/":
-            return "the binlog does not tell its div_precision_increment (/)"
+            return "the binlog does not have its div_precision_increment (/)"
         if token.text == "@":
             name = tokens[number + 1].text.lower() if number + 1 < len(tokens) else ""
             if name not in variables:
@@ -216,5 +218,5 @@ def _doubt_of_introducers(tokens: list[Token]) -> str:
     for word, text in pairwise(tokens):
         introduces = word.text.startswith("_") or word.keyword == "N"
         if word.kind is TokenKind.WORD and introduces and text.kind is TokenKind.STRING and not text.text.isascii():
-            return f"the bytes behind {word.text} are those of its client's charset, and are not in the text"
+            return f"the bytes after {word.text} were in its client's charset, and are not in the text"
     return ""

@@ -1,12 +1,13 @@
 """The tables that a change in statement format writes.
 
-INSERT, REPLACE and LOAD DATA name their table in the first words. UPDATE and DELETE may name several and write only
-some of them: those whose columns SET assigns, and those that stand between DELETE and FROM.
+- INSERT, REPLACE and LOAD DATA name their table in the first words.
+- UPDATE may name several tables. It writes those whose columns SET assigns.
+- DELETE may name several tables. It writes those between DELETE and FROM.
 
-The grammar here reads all 67 UPDATE and DELETE statements of `tests/unit/ddl/golden/row_changes.txt`, from the manuals
-of both servers. sqlglot 30.30 reads 49 of them: it has no syntax tree for STRAIGHT_JOIN, DELETE FROM … USING, index
-hints, `:=` and MariaDB's clauses, so that a second reader was needed anyhow, and of joins in parentheses it names the
-wrong table. Where sqlglot stays is `expression_spelling`.
+Why not sqlglot: this grammar reads all 67 UPDATE and DELETE statements of `tests/unit/ddl/golden/row_changes.txt`,
+which come from the manuals of both servers, and sqlglot 30.30 reads 49. It has no syntax tree for STRAIGHT_JOIN, DELETE
+FROM … USING, index hints, `:=` and MariaDB's clauses, and finds the wrong table for joins in parentheses.
+`expression_spelling` still uses sqlglot.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/update.html, https://dev.mysql.com/doc/refman/9.7/en/delete.html,
 https://dev.mysql.com/doc/refman/9.7/en/join.html, https://mariadb.com/kb/en/delete/
@@ -33,18 +34,18 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
 
 
 def written_tables(cursor: Cursor) -> tuple[TableName, ...]:
-    """Tables that the statement changes, in the order of their names in it.
+    """The tables that the statement changes, in the order of their names in the text. Raises nothing.
 
-    () where the text does not say: a SELECT, DO or CALL of a function that writes. Where a column of UPDATE does not
-    say whose it is, all tables of the statement are given. Raises nothing.
+    () if the text does not name them, as in SELECT, DO or CALL of a function that writes. If UPDATE assigns a column
+    without the name of its table, all tables of the statement.
     """
     try:
-        return tuple(dict.fromkeys(_written(cursor)))
+        return tuple(dict.fromkeys(_written_tables(cursor)))
     except UnreadableStatement:
         return ()
 
 
-def _written(cursor: Cursor) -> list[TableName]:
+def _written_tables(cursor: Cursor) -> list[TableName]:
     match cursor.advance().keyword:
         case "INSERT" | "REPLACE":
             _modifiers(cursor)
@@ -55,14 +56,14 @@ def _written(cursor: Cursor) -> list[TableName]:
                 cursor.advance()
             return [cursor.table()]
         case "UPDATE":
-            return _updated(cursor, frozenset())
+            return _updated_tables(cursor, frozenset())
         case "DELETE":
-            return _deleted(cursor, frozenset())
+            return _deleted_tables(cursor, frozenset())
         case "WITH":
             ctes = _ctes(cursor)
             if cursor.one_of("UPDATE"):
-                return _updated(cursor, ctes)
-            return _deleted(cursor, ctes) if cursor.one_of("DELETE") else []
+                return _updated_tables(cursor, ctes)
+            return _deleted_tables(cursor, ctes) if cursor.one_of("DELETE") else []
     return []
 
 
@@ -87,7 +88,7 @@ def _ctes(cursor: Cursor) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Name:
-    """A table's name as it is written; ``database`` is '' where it is not."""
+    """A table's name as written; ``database`` may be ''."""
 
     database: str
     table: str
@@ -99,12 +100,12 @@ def _name(cursor: Cursor) -> _Name:
 
 
 class _References:
-    """The tables of a FROM or UPDATE by the names that the rest of the statement has for them."""
+    """The tables of a FROM or UPDATE by their aliases in the statement."""
 
     def __init__(self, cursor: Cursor, ctes: frozenset[str]) -> None:
         self._server, self._session = cursor.server, cursor.session
         self._by_alias: dict[str, TableName | None] = {}
-        """In lower case; None for a derived table, which cannot be written."""
+        """The tables by name in lower case; None for a derived table, which cannot be written."""
         self._read(cursor, ctes)
 
     def tables(self) -> list[TableName]:
@@ -115,14 +116,14 @@ class _References:
         return TableName(self._server.table_name(database), self._server.table_name(name.table))
 
     def table(self, name: _Name) -> TableName | None:
-        """The table that ``name`` means; None for one that does not stand here."""
+        """The table that ``name`` refers to; None if it is none of these tables."""
         if not name.database:
             return self._by_alias.get(name.table.lower())
         full = self.full(name)
         return full if full in self._by_alias.values() else None
 
     def _read(self, cursor: Cursor, ctes: frozenset[str]) -> None:
-        """Read up to SET, WHERE or the end. Parentheses around joins count for nothing; others are passed over."""
+        """Read up to SET, WHERE or the end. Parentheses around joins are ignored, other parentheses are skipped."""
         expects_table = True
         while not cursor.at_end and not cursor.is_one_of(*_AFTER_REFERENCES):
             if not expects_table:
@@ -136,7 +137,7 @@ class _References:
                 expects_table = False
 
     def _take(self, cursor: Cursor, ctes: frozenset[str]) -> None:
-        """Read a table, or a derived one, and its alias."""
+        """Read a table or a derived table, and its alias."""
         table, alias = None, ""
         if cursor.is_symbol("("):
             cursor.parentheses()
@@ -157,7 +158,7 @@ class _References:
 
 
 def _reaches_table(cursor: Cursor) -> bool:
-    """Pass over a token, or a pair of parentheses, of what stands between tables; whether a table follows."""
+    """Skip a token, or a pair of parentheses, between tables. Returns whether a table follows."""
     if cursor.is_symbol("("):
         cursor.parentheses()
         return False
@@ -167,7 +168,7 @@ def _reaches_table(cursor: Cursor) -> bool:
     return (token.kind is TokenKind.SYMBOL and token.text == ",") or token.keyword in ("JOIN", "STRAIGHT_JOIN")
 
 
-def _updated(cursor: Cursor, ctes: frozenset[str]) -> list[TableName]:
+def _updated_tables(cursor: Cursor, ctes: frozenset[str]) -> list[TableName]:
     _modifiers(cursor)
     references = _References(cursor, ctes)
     everything = references.tables()
@@ -190,7 +191,7 @@ def _updated(cursor: Cursor, ctes: frozenset[str]) -> list[TableName]:
             return [table for table in everything if table in written]
 
 
-def _deleted(cursor: Cursor, ctes: frozenset[str]) -> list[TableName]:
+def _deleted_tables(cursor: Cursor, ctes: frozenset[str]) -> list[TableName]:
     _modifiers(cursor)
     if cursor.server.is_mariadb and cursor.is_word("HISTORY", "FROM"):
         cursor.advance()
@@ -206,7 +207,7 @@ def _deleted(cursor: Cursor, ctes: frozenset[str]) -> list[TableName]:
 
 
 def _target(cursor: Cursor) -> _Name:
-    """`table`, `database.table`, either with `.*` after it."""
+    """Take `table` or `database.table`, either with `.*` after it."""
     parts = [cursor.identifier()]
     while cursor.symbol("."):
         if cursor.symbol("*"):

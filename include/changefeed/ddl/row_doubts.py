@@ -1,7 +1,7 @@
-"""What an ALTER TABLE does to the rows of its table that may come out otherwise on a copy of it.
+"""Changes of rows by ALTER TABLE that may have another result on a copy of the table.
 
-A definition is logged as its text. So a server that runs it again numbers the rows in its own order, and asks functions
-such as UUID() and RAND() again: no row event says what the source's rows have since.
+The binlog has the text of DDL, and no row events with the source's values. So a server that executes the text again
+numbers the rows in its own order, and calls functions such as UUID() and RAND() again.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/replication-features-auto-increment.html,
 https://dev.mysql.com/doc/refman/9.7/en/data-type-defaults.html
@@ -25,17 +25,17 @@ _OF_SESSION = {
     **dict.fromkeys(("AES_ENCRYPT", "AES_DECRYPT"), "block_encryption_mode"),
     "CONVERT_TZ": "time zones of its server",
 }
-"""Functions that generated columns may call, and what they take from their session that the binlog does not have."""
+"""Functions in generated columns, and the session variable that each uses and that the binlog does not have."""
 _REGULAR = frozenset({"REGEXP", "RLIKE", "REGEXP_REPLACE", "REGEXP_SUBSTR", "REGEXP_INSTR"})
 
 
 @dataclass(frozen=True)
 class RowDoubt:
-    """Why rows may come out otherwise: a ``reason`` for the end of a sentence that begins with the statement.
+    """The reason why rows may differ, as the end of a sentence that begins with the statement.
 
-    ``is_of_order`` says that there is no doubt where both servers read the rows in one order. ``numbered`` is a column
-    that the table has already, of which only rows with NULL or 0 are meant; '' where all rows are. ``added`` is the
-    column that is not added where it is there (IF NOT EXISTS).
+    - ``is_of_order``: whether rows are equal if both servers read them in the same order
+    - ``numbered``: an existing column in which only rows with NULL or 0 are affected; '' if all rows are
+    - ``added``: the column that is not added if it exists (IF NOT EXISTS)
     """
 
     reason: str
@@ -45,16 +45,16 @@ class RowDoubt:
 
 
 def row_doubts(statement: DdlStatement, server: Server) -> Iterator[RowDoubt]:
-    """Yield what an ALTER TABLE that can be read does to rows and may come out otherwise; nothing for others."""
+    """Yield the doubts about the rows of an ALTER TABLE; nothing for other statements."""
     change = statement.change
     if not isinstance(change, AlterTable):
         return
     words = [token.keyword for token in scan(statement.sql, statement.session, server)]
     by_words = ("ORDER", "BY") in pairwise(words)
     if ("IGNORE", "TABLE") in pairwise(words):
-        yield RowDoubt("it keeps the first of the rows that are alike by a key (IGNORE)", is_of_order=not by_words)
+        yield RowDoubt("it keeps the first of the rows with equal keys (IGNORE)", is_of_order=not by_words)
     if any(word in ("DISCARD", "IMPORT") and then in ("TABLESPACE", "PARTITION") for word, then in pairwise(words)):
-        yield RowDoubt("it takes its rows from a file of the source's machine (TABLESPACE)")
+        yield RowDoubt("it reads its rows from a file of the source's machine (TABLESPACE)")
     for action in change.actions:
         if isinstance(action, AddColumn | ChangeColumn):
             numbered = action.old if isinstance(action, ChangeColumn) else ""
@@ -75,7 +75,7 @@ def _doubt_of_values(column: ColumnDefinition, session: SessionContext, server: 
 
 
 def _doubt_of_generated(tokens: list[Token], server: Server) -> str:
-    """Servers take functions only that give the same for the same, or for the same session."""
+    """The doubt about a generated column. Servers allow only functions that are deterministic in a session."""
     for token, following in pairwise(tokens):
         if token.kind is TokenKind.SYMBOL and token.text == "/":
             return "the binlog does not have its div_precision_increment (/)"

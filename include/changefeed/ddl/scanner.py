@@ -1,7 +1,7 @@
-"""A statement's text -> tokens, by the rules of MySQL's and MariaDB's lexers.
+"""The scanner, which splits a statement into tokens by the rules of MySQL's and MariaDB's lexers.
 
-sqlglot's tokenizer does not know versioned comments, takes `--5` for a comment and cannot be told the session's
-sql_mode, so definitions are scanned here.
+Why not sqlglot's tokenizer: it does not know versioned comments, reads `--5` as a comment, and ignores the session's
+sql_mode.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/comments.html, https://dev.mysql.com/doc/refman/9.7/en/string-literals.html,
 https://dev.mysql.com/doc/refman/9.7/en/identifiers.html, https://mariadb.com/kb/en/comment-syntax/
@@ -18,12 +18,14 @@ from changefeed.ddl.session import Server, SessionContext
 
 
 class UnreadableStatement(Exception):
-    """A statement that the grammar here does not know; the message says where. Never leaves this room: a statement
-    comes back as one whose tables are known and whose effect is not."""
+    """A statement that the grammar does not know; the message has the position.
+
+    Only this room catches it. The result is then a statement with known tables and an unknown effect.
+    """
 
 
 class TokenKind(Enum):
-    """What a token is to the grammar."""
+    """The kind of a token."""
 
     WORD = "word"
     """An unquoted identifier or a keyword."""
@@ -37,7 +39,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """``text`` is the value: without quotes, escapes undone. ``start`` and ``end`` are indexes in the statement."""
+    """A token. ``text`` is its value without quotes and escapes. ``start`` and ``end`` are indexes in the statement."""
 
     kind: TokenKind
     text: str
@@ -46,7 +48,7 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """Upper case for what may be a keyword, '' for anything else."""
+        """The text in upper case, if it may be a keyword; else ''."""
         return self.text.upper() if self.kind is TokenKind.WORD else ""
 
 
@@ -71,17 +73,17 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 
 def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
-    """Yield the tokens that ``server`` would read, and last one of kind END.
+    """Yield the tokens of ``sql`` as ``server`` reads them, and a last token of kind END.
 
-    Comments are left out; of versioned ones the content is read when the server is of that flavour and version.
-    Raises UnreadableStatement for a quote or comment without an end.
+    Comments are skipped. The content of a versioned comment is read if the server has its flavour and version. Raises
+    UnreadableStatement for a quote or comment without an end.
     """
     at = 0
     open_versioned = 0
     previous: Token | None = None
     while at < len(sql):
         match = _NEXT.match(sql, at)
-        if match is None:  # cannot be: the last alternative takes any character
+        if match is None:  # impossible: the last alternative matches any character
             raise UnreadableStatement(f"nothing to read at character {at}")
         kind, start, at = match.lastgroup, at, match.end()
         after_dot = previous is not None and previous.text == "." and previous.kind is TokenKind.SYMBOL
@@ -91,7 +93,7 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
             if _is_read(bool(match["mariadb"]), match["version"], server):
                 open_versioned += 1
             elif match["mariadb"] and not server.is_mariadb:
-                at = _plain_comment_end(sql, at)  # to MySQL it is one
+                at = _plain_comment_end(sql, at)  # MySQL reads it as a plain comment
             else:
                 at = _versioned_comment_end(sql, at)
             continue
@@ -106,12 +108,12 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
             token = Token(TokenKind.SYMBOL, "*", start, at)
         elif kind == "quote":
             is_name = sql[start] == '"' and session.ansi_quotes
-            text, at = _quoted(sql, start, escapes=not (is_name or session.no_backslash_escapes))
+            text, at = _read_quoted(sql, start, escapes=not (is_name or session.no_backslash_escapes))
             token = Token(TokenKind.QUOTED if is_name else TokenKind.STRING, text, start, at)
         elif kind == "backtick":
             token = Token(TokenKind.QUOTED, match[0][1:-1].replace("``", "`"), start, at)
         elif kind == "number" and (after_dot or (match[0][0] == "." and _is_name(previous, start))):
-            # `db.1table` or `db.1`: after a dot stands a name, and this dot follows a name
+            # `db.1table` or `db.1`: a name follows a dot that follows a name
             if match[0][0] == ".":
                 at = start + 1
                 token = Token(TokenKind.SYMBOL, ".", start, at)
@@ -140,12 +142,12 @@ def _is_read(for_mariadb: bool, version: str | None, server: Server) -> bool:
         return not for_mariadb and (version is None or int(version) <= server.version_number)
     if version is None:
         return True
-    # MariaDB leaves out what is for MySQL 5.7 and later, which it is not.
+    # MariaDB skips comments for MySQL 5.7 and later.
     return int(version) <= server.version_number and (for_mariadb or not 50700 <= int(version) <= 99999)
 
 
 def _versioned_comment_end(sql: str, at: int) -> int:
-    """After the end of a versioned comment that is not read; plain comments may stand in it, and none in those."""
+    """The end of a versioned comment that is skipped. Plain comments may be nested in it, to one level."""
     while sign := _COMMENT_SIGN.search(sql, at):
         if sign[0] == "*/":
             return sign.end()
@@ -160,8 +162,8 @@ def _plain_comment_end(sql: str, at: int) -> int:
     return closed + 2
 
 
-def _quoted(sql: str, start: int, *, escapes: bool) -> tuple[str, int]:
-    """The value of the quoted text that begins at ``start``, and the index after it."""
+def _read_quoted(sql: str, start: int, *, escapes: bool) -> tuple[str, int]:
+    """The value of the quoted text that begins at ``start``, and the index after the text."""
     quote = sql[start]
     parts: list[str] = []
     stop = re.compile(rf"[{quote}\\]" if escapes else quote)

@@ -1,4 +1,4 @@
-"""All databases and tables of a server at coordinates of its binlog, moved forward by each definition statement."""
+"""All databases and tables of a server at coordinates of its binlog, and the effect of each DDL statement on them."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ SEQUENCE = tuple(
         ("cycle_count", "bigint", False),
     )
 )
-"""Columns of MariaDB's sequences; their comments are not known."""
+"""The columns of MariaDB's sequences. Their comments are not known."""
 
 
 @dataclass(frozen=True)
 class Schemas:
-    """Databases with their default collations, tables, and names of views; a value: each change makes a new one.
+    """The databases of a server with their default collations, its tables, and names of views.
 
-    A table that is not in ``tables`` does not exist, or is a view. One whose columns are not known stands there as an
-    UnknownTable, so that only its own rows stop a run. Of ``views`` only names are known, and not of all.
+    A table that is not in ``tables`` does not exist, or is a view. A table with unknown columns is an UnknownTable, so
+    that a run fails only for its rows. ``views`` has only some of the views. Methods return new schemas.
     """
 
     server: Server = field(default_factory=Server)
@@ -77,18 +77,18 @@ class Schemas:
     # --- asking
 
     def entry(self, database: str, table: str) -> Entry | None:
-        """What is known of a table; None where there is none of this name."""
+        """The entry of a table; None if there is none of this name."""
         return self.tables.get(self._name(database, table))
 
     def lookup(self, database: str, table: str) -> TableSchema | None:
-        """The columns of the table's rows, None where there is no such table: a `SchemaLookup` of `model.route`.
+        """The columns of the table's rows, as a `SchemaLookup` of `model.route`; None if the table does not exist.
 
-        Raises SchemaError where the table is there and its columns are not known.
+        Raises SchemaError if the table exists and its columns are not known.
         """
         entry = self.entry(database, table)
         if isinstance(entry, UnknownTable):
             raise SchemaError(
-                f"the columns of {entry.name} are wanted to read its rows (binlog_row_metadata is not FULL), and are "
+                f"the columns of {entry.name} are required to read its rows (binlog_row_metadata is not FULL), and are "
                 f"not known: {entry.problem}. Learn them again from the server with `changefeed schema PIPELINE "
                 f"--relearn {database}.{table}`, or set binlog_row_metadata=FULL."
             )
@@ -97,23 +97,27 @@ class Schemas:
     # --- moving forward
 
     def apply(self, statement: DdlStatement) -> Schemas:
-        """The schemas after ``statement``; the same object where it changes none.
+        """The schemas after ``statement``; the same object if it changes none. Raises nothing.
 
-        Raises nothing: a table whose definition cannot be followed becomes an UnknownTable that says why.
+        A table whose DDL cannot be applied becomes an UnknownTable that says why.
         """
-        return self if statement.change is None else self._changed(statement.change, statement)
+        return self if statement.change is None else self._apply_change(statement.change, statement)
 
-    def _changed(self, change: SchemaChange, statement: DdlStatement) -> Schemas:
+    def with_tables_of(self, earlier: Schemas) -> Schemas:
+        """These schemas with all tables of ``earlier``, in the state that they have there."""
+        return replace(self, tables={**self.tables, **earlier.tables})
+
+    def _apply_change(self, change: SchemaChange, statement: DdlStatement) -> Schemas:
         session = statement.session
         match change:
             case CreateTable():
-                return self._created(change, statement)
+                return self._create(change, statement)
             case CreateTableLike(name=name, like=like, if_not_exists=if_not_exists):
-                if if_not_exists and self._is_taken(name):
+                if if_not_exists and self._has_name(name):
                     return self
                 model = self.tables.get(like)
                 return self._with(
-                    {name: model.named(name) if model else _unknown(name, f"{like} is not known", statement)}
+                    {name: model.with_name(name) if model else _unknown(name, f"{like} is not known", statement)}
                 )
             case CreateSequence(name=name, if_not_exists=if_not_exists):
                 if if_not_exists and name in self.tables:
@@ -122,14 +126,14 @@ class Schemas:
                     {name: Table(TableSchema(*name, SEQUENCE, (), ()), self._collation_of(name.database))}
                 )
             case AlterTable():
-                return self._altered(change, statement)
+                return self._alter(change, statement)
             case DropTables(names=names, sequences=sequences):
                 return self._without(*(name for name in names if not sequences or self._is_sequence(name)))
             case RenameTables(names=pairs):
                 schemas = self
                 for number, (old, new) in enumerate(pairs):
                     if not is_temporary(old, pairs[number + 1 :]):
-                        schemas = schemas._renamed(old, new)
+                        schemas = schemas._rename(old, new)
                 return schemas
             case CreateDatabase(name=name, charset=charset, if_not_exists=if_not_exists, replace=replaced):
                 if if_not_exists and name in self.databases:
@@ -152,9 +156,9 @@ class Schemas:
                 return self._with({name: _unknown(name, problem, statement) for name in names})
         return self
 
-    def _created(self, change: CreateTable, statement: DdlStatement) -> Schemas:
+    def _create(self, change: CreateTable, statement: DdlStatement) -> Schemas:
         name = change.name
-        if change.if_not_exists and self._is_taken(name):
+        if change.if_not_exists and self._has_name(name):
             return self
         entry: Entry
         if change.select:
@@ -166,7 +170,7 @@ class Schemas:
                 entry = _unknown(name, str(error), statement)
         return self._with({name: entry})
 
-    def _altered(self, change: AlterTable, statement: DdlStatement) -> Schemas:
+    def _alter(self, change: AlterTable, statement: DdlStatement) -> Schemas:
         before = self.tables.get(change.name)
         if before is None:  # a view, a temporary table, or a table that was never known
             return self
@@ -181,20 +185,20 @@ class Schemas:
         for action in change.actions:
             match action:
                 case RenameTo(name=name):
-                    final = name  # of several only the last counts
+                    final = name  # if there are several, the last one counts
                 case PartitionToTable(name=name):
-                    schemas = schemas._with({name: after.named(name)})
+                    schemas = schemas._with({name: after.with_name(name)})
                 case TableToPartition(name=name):
                     schemas = schemas._without(name)
-        return schemas._renamed(change.name, final)
+        return schemas._rename(change.name, final)
 
     # --- parts
 
     def _name(self, database: str, table: str) -> TableName:
         return TableName(self.server.table_name(database), self.server.table_name(table))
 
-    def _is_taken(self, name: TableName) -> bool:
-        """Whether CREATE TABLE IF NOT EXISTS makes no table of this name: MySQL logs it over views, too."""
+    def _has_name(self, name: TableName) -> bool:
+        """Whether the name is in use. Then CREATE TABLE IF NOT EXISTS has no effect; MySQL logs it also for a view."""
         return name in self.tables or name in self.views
 
     def _server_collation(self, session: SessionContext) -> str:
@@ -205,7 +209,7 @@ class Schemas:
 
     def _around(self, database: str, session: SessionContext) -> Surroundings:
         own = self._collation_of(database)
-        # What DEFAULT stands for is the table's database in MariaDB, the session's in MySQL.
+        # DEFAULT means the table's database in MariaDB, the session's in MySQL.
         default = own if self.server.is_mariadb else self._collation_of(session.database)
         return Surroundings(own, default, self.server, session)
 
@@ -228,14 +232,14 @@ class Schemas:
         views = frozenset(name for name in self.views if name.database != database)
         return replace(self, databases=databases, tables=tables, views=views)
 
-    def _renamed(self, old: TableName, new: TableName) -> Schemas:
+    def _rename(self, old: TableName, new: TableName) -> Schemas:
         entry = self.tables.get(old)
         if old in self.views:
             return replace(self, views=self.views - {old} | {new})
-        return self._without(old)._with({new: entry.named(new)}) if entry else self
+        return self._without(old)._with({new: entry.with_name(new)}) if entry else self
 
     def differences(self, other: Schemas) -> Iterator[tuple[TableName, Entry | None]]:
-        """Tables that ``other`` has otherwise than this, with what it has; None for those that it has not."""
+        """Yield the tables that differ in ``other``, with their entries in ``other``; None for missing tables."""
         for name in {*self.tables, *other.tables}:
             if self.tables.get(name) is not other.tables.get(name) and self.tables.get(name) != other.tables.get(name):
                 yield name, other.tables.get(name)
@@ -250,8 +254,9 @@ def _unknown(name: TableName, problem: str, statement: DdlStatement) -> UnknownT
 
 
 def is_temporary(name: TableName, later: Sequence[tuple[TableName, TableName]]) -> bool:
-    """Whether a name that RENAME TABLE gives up must be of a temporary table, as ``later`` pairs find a table of that
-    name once more. MariaDB logs such a statement for the other tables in it."""
+    """Whether ``name``, an old name in RENAME TABLE, must be a temporary table.
+
+    It is one if ``later`` pairs use a table of that name again. MariaDB logs the statement for its other tables."""
     for old, new in later:
         if old == name:
             return True

@@ -1,4 +1,4 @@
-"""Schemas as plain JSON values, for the state store and the schema topic; `None` stands for what is gone."""
+"""Schemas as plain JSON values, for the state store and the schema history topic. A dropped entry is None."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from changefeed.model.table_schema import Column, Default, Index, TableSchema
 Json = dict[str, Any]
 
 VERSION = 3
-"""Of what is stored; a reader refuses others.
+"""The version of the stored form. Other versions are rejected.
 
-What is not so is left out. A column's `unknown` names what is not known of it (true for all of _MAY_BE_UNKNOWN), and
-`indexes` is null where they are not known; unique ones are in the server's order.
+False properties are left out. `unknown` of a column names its unknown properties; true stands for all of
+_MAY_BE_UNKNOWN. `indexes` is null if the indexes are unknown. Unique indexes are in the server's order.
 """
 
 
 def schemas_to_json(schemas: Schemas) -> Json:
-    """``schemas`` as values that `json` writes; `schemas_from_json` reads them back."""
+    """``schemas`` as values for `json`, which `schemas_from_json` reads."""
     server = schemas.server
     values: Json = {
         "version": VERSION,
@@ -43,7 +43,7 @@ def schemas_to_json(schemas: Schemas) -> Json:
 
 
 def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
-    """Raises CheckpointError for values of another version, or that are not schemas."""
+    """The schemas from values of `schemas_to_json`. Raises CheckpointError for another version and for other values."""
     if values.get("version") != VERSION:
         raise CheckpointError(
             f"stored schemas are of version {values.get('version')!r}, and this changefeed reads version {VERSION}: "
@@ -65,7 +65,7 @@ def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
 
 
 def entry_to_json(name: TableName, entry: Entry | None) -> Json:
-    """A table: its columns, or why they are not known, or that it is gone."""
+    """A table as JSON: its columns, the reason why they are unknown, or that it was dropped."""
     values: Json = {"database": name.database, "table": name.table}
     if entry is None:
         return values | {"dropped": True}
@@ -87,7 +87,7 @@ def entry_to_json(name: TableName, entry: Entry | None) -> Json:
 
 
 def entry_from_json(values: Mapping[str, Any]) -> tuple[TableName, Entry | None]:
-    """The table that `entry_to_json` wrote; raises KeyError, TypeError or ValueError for others."""
+    """The table from values of `entry_to_json`. Raises KeyError, TypeError or ValueError for other values."""
     name = TableName(values["database"], values["table"])
     if values.get("dropped"):
         return name, None
@@ -104,7 +104,7 @@ def entry_from_json(values: Mapping[str, Any]) -> tuple[TableName, Entry | None]
 
 
 def _unknown_to_json(table: UnknownTable) -> Json:
-    """Why the table is not known, and its rows, where there are any."""
+    """The problem of an unknown table, and its rows if it has any."""
     values: Json = {"unknown": table.problem}
     if table.rows:
         values |= {"row_count": table.rows, "first": table.first, "last": table.last}
@@ -155,7 +155,7 @@ _MAY_BE_UNKNOWN = (*_FLAGS, "default", "comment")
 
 
 def column_to_json(column: Column) -> Json:
-    """What is not so is left out; `unknown` names what is not known."""
+    """A column as JSON. False properties are left out; `unknown` names unknown properties."""
     values: Json = {"name": column.name, "type": column.data_type}
     if column.unsigned:
         values["unsigned"] = True
@@ -178,7 +178,7 @@ def column_to_json(column: Column) -> Json:
 
 
 def column_from_json(values: Mapping[str, Any]) -> Column:
-    """The column that `column_to_json` wrote."""
+    """The column from values of `column_to_json`."""
     properties: dict[str, Any] = {name: bool(values.get(name)) for name in _FLAGS}
     is_sql = "default_sql" in values
     properties["default"] = Default(values["default_sql"] if is_sql else values.get("default"), is_sql)
@@ -199,7 +199,7 @@ def column_from_json(values: Mapping[str, Any]) -> Column:
 
 
 def _may_end_rows(column: Column) -> bool:
-    """Whether the column is as a row end is: of no other is it stored whether it is one."""
+    """Whether the column may be a row end. The property is stored only for such columns."""
     kind = (column.data_type, column.datetime_precision, column.unsigned)
     looks_so = kind in (("timestamp", 6, False), ("bigint", None, True)) and not column.nullable
     return column.generated is None or (column.generated and looks_so)

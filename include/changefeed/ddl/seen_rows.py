@@ -1,4 +1,4 @@
-"""Rows of a table in the binlog, as their TABLE_MAP shows them."""
+"""Rows of tables in the binlog, as their TABLE_MAPs show them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 
 @dataclass(frozen=True)
 class SeenRows:
-    """Rows events of a table that follow each other with the same TABLE_MAP; ``first`` is where the first one's is."""
+    """Consecutive rows events of a table with the same TABLE_MAP. ``first`` has the coordinates of the first one."""
 
     name: TableName
     first: BinlogCoordinates
@@ -23,12 +23,12 @@ class SeenRows:
 
     @property
     def names_columns(self) -> bool:
-        """Whether the rows name their columns, so that nobody needs to know the table."""
+        """Whether the TABLE_MAP has the names of the columns, so that no schema is needed."""
         return bool(self.columns) and self.columns[0].name is not None
 
 
 class RowsByTable:
-    """Rows of a range of the binlog, by table."""
+    """The rows in a range of the binlog, by table."""
 
     def __init__(self, rows: Iterable[SeenRows]) -> None:
         self._rows: dict[TableName, list[SeenRows]] = defaultdict(list)
@@ -37,13 +37,13 @@ class RowsByTable:
 
     @property
     def names(self) -> Sequence[TableName]:
-        """Tables that have rows."""
+        """The tables that have rows."""
         return list(self._rows)
 
     def between(
         self, name: TableName, after: BinlogCoordinates | None, before: BinlogCoordinates | None
     ) -> list[SeenRows]:
-        """The rows of a table behind one statement and before another; None for the ends of the range."""
+        """The rows of a table after one statement and before another. None means an end of the range."""
         rows = self._rows.get(name, [])
         first = 0 if after is None else bisect_right(rows, after, key=lambda seen: seen.first)
         end = len(rows) if before is None else bisect_left(rows, before, key=lambda seen: seen.first)

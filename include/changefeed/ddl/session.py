@@ -1,4 +1,4 @@
-"""What stands around a statement: the server it ran on, and the session that ran it."""
+"""The context of a statement: the server and the session that executed it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from changefeed.model.statement import StatusVariable, status_variables
 
 
 class Flavour(StrEnum):
-    """Whose grammar a statement is in."""
+    """The kind of server, which decides on the grammar of statements."""
 
     MYSQL = "mysql"
     MARIADB = "mariadb"
@@ -18,11 +18,12 @@ class Flavour(StrEnum):
 
 @dataclass(frozen=True)
 class Server:
-    """The server that wrote the binlog: what its version, names and defaults make of a statement.
+    """The server that wrote the binlog, with the properties that affect statements.
 
-    ``version`` decides which versioned comments are read (`/*!80013 … */`), ``lower_case_table_names`` how names of
-    databases and tables compare (0: as written, 1: stored in lower case, 2: compared in lower case), ``collation`` is
-    `collation_server`, for a CREATE DATABASE whose session did not say.
+    - ``version`` decides which versioned comments are read (`/*!80013 … */`).
+    - ``lower_case_table_names`` decides how names of databases and tables compare (0: as written, 1: stored in lower
+      case, 2: compared in lower case).
+    - ``collation`` is `collation_server`, for CREATE DATABASE in a session without it.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -32,17 +33,17 @@ class Server:
 
     @property
     def version_number(self) -> int:
-        """As versioned comments write it: 80013 is 8.0.13, 110405 is 11.4.5."""
+        """The version in the form of versioned comments: 80013 is 8.0.13, 110405 is 11.4.5."""
         major, minor, patch = self.version
         return major * 10000 + minor * 100 + patch
 
     def table_name(self, name: str) -> str:
-        """The name of a database or table as this server compares and logs it."""
+        """The name of a database or table in the form in which this server compares and logs it."""
         return name.lower() if self.lower_case_table_names else name
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether MariaDB's grammar counts."""
+        """Whether the server is MariaDB."""
         return self.flavour is Flavour.MARIADB
 
 
@@ -54,17 +55,17 @@ _NO_BACKSLASH_ESCAPES = 1 << 20
 _INTERPRET_UTF8_AS_UTF8MB4 = 1 << 33
 
 CollationName = Callable[[int], str | None]
-"""A collation's id -> its name, as `information_schema.collations` has it."""
+"""(collation id) -> its name in `information_schema.collations`; None for an unknown id."""
 
 
 @dataclass(frozen=True)
 class SessionContext:
-    """The session of a statement: its default database and the settings that change what the text means.
+    """The session of a statement: its default database, and the settings that change the meaning of the text.
 
-    ``default_collations`` holds (charset, collation) where the session's default differs from the server's.
-    ``collation_server`` is None where the event does not say; then the server's counts. Without
-    ``explicit_defaults_for_timestamp`` a TIMESTAMP column is NOT NULL and has a default unless its definition says
-    otherwise.
+    - ``default_collations``: (charset, collation) if the session's default differs from the server's
+    - ``collation_server``: None if the event does not have it; then the server's collation applies
+    - ``explicit_defaults_for_timestamp``: if False, a TIMESTAMP column is NOT NULL and has a default unless its
+      definition says otherwise
     """
 
     database: str = ""
@@ -80,7 +81,7 @@ class SessionContext:
 
     @classmethod
     def of_sql_mode(cls, database: str, sql_mode: int) -> SessionContext:
-        """The session of which only database and sql_mode are known: enough to read which tables a statement names."""
+        """A session with only database and sql_mode, which is enough to find the tables that a statement names."""
         return cls(
             database,
             ansi_quotes=bool(sql_mode & _ANSI_QUOTES),
@@ -90,7 +91,7 @@ class SessionContext:
 
     @classmethod
     def from_status_variables(cls, database: str, variables: bytes, collation_name: CollationName) -> SessionContext:
-        """The session that these variables of a QUERY event describe; raises ValueError where they are cut short."""
+        """The session from the status variables of a QUERY event. Raises ValueError if they are cut off."""
         values = dict(status_variables(variables))
         mode = _number(values.get(StatusVariable.SQL_MODE, b""))
         charsets = values.get(StatusVariable.CHARSET)
@@ -116,7 +117,7 @@ class SessionContext:
 
 
 _MARIADB_EXPLICIT_DEFAULTS = 1 << 24
-"""In FLAGS2 as MariaDB 10.8+ writes it, seen on 11.4. A server that writes it nowhere has it OFF by default."""
+"""A flag in FLAGS2 that MariaDB 10.8 and later write, observed on 11.4. Older servers have OFF as default."""
 
 
 def _explicit_defaults(values: Mapping[int, bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""The tables that a file of SQL statements defines, such as `mysqldump --no-data` writes."""
+"""The tables that a file of SQL statements defines, such as the output of `mysqldump --no-data`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from changefeed.errors import SchemaError
 
 
 def defined_schemas(sql: str, before: Schemas) -> Schemas:
-    """The schemas after the statements of a file, one after another, on a server that has the databases of ``before``
-    and no tables. A table of no database has the database ''.
+    """The schemas after the statements of a file, on a server with the databases of ``before`` and no tables.
 
-    Raises SchemaError for text that is no SQL.
+    The database of a table without one is ''. Raises SchemaError for text that is not SQL.
     """
     schemas, session = replace(before, tables={}, views=frozenset()), SessionContext()
     try:
@@ -34,7 +33,7 @@ def defined_schemas(sql: str, before: Schemas) -> Schemas:
 
 
 _BODIES = re.compile(r"^DELIMITER[ \t]+(?!;[ \t]*$)\S+[ \t]*$.*?(?:^DELIMITER[ \t]+;[ \t]*$|\Z)", re.M | re.S | re.I)
-"""Triggers and routines, which mysqldump writes between two DELIMITER lines: their statements are not run here."""
+"""Triggers and routines, which mysqldump writes between two DELIMITER lines. Their statements are skipped."""
 
 
 def _statements(sql: str, session: SessionContext, server: Server) -> Iterator[str]:

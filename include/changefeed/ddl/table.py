@@ -1,4 +1,4 @@
-"""A table whose columns are known, and the one that CREATE TABLE makes."""
+"""Tables with known and with unknown columns, and the table that CREATE TABLE creates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from changefeed.model.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class Table:
-    """A table's schema, and what later definitions need of it besides.
+    """A table's schema, and the other properties that later DDL needs.
 
-    ``collation`` is the default of columns to come. ``generated_key`` is MySQL's generated invisible primary key,
-    before which no column can be placed. ``periods`` are MariaDB's, whose names keys may have for their columns.
+    - ``collation``: the default collation of new columns
+    - ``generated_key``: whether it has MySQL's generated invisible primary key. No column can be placed before it.
+    - ``periods``: MariaDB's periods, which keys may use like columns
     """
 
     schema: TableSchema
@@ -28,17 +29,19 @@ class Table:
     generated_key: bool = False
     periods: tuple[Period, ...] = ()
 
-    def named(self, name: TableName) -> Table:
+    def with_name(self, name: TableName) -> Table:
         """The same table under another name."""
         return replace(self, schema=replace(self.schema, database=name.database, table=name.table))
 
 
 @dataclass(frozen=True)
 class UnknownTable:
-    """A table that is there, and whose columns are not known; ``problem`` says since what.
+    """A table with unknown columns. ``problem`` says why they are unknown.
 
-    ``rows`` counts its rows in the binlog, as far as that was scanned; ``columns`` are those that the rows
-    have, from ``first`` to ``last``, where these TABLE_MAPs begin, and ``known`` what is known of each, or nothing.
+    - ``rows``: the number of its rows in the scanned range of the binlog
+    - ``first``, ``last``: the coordinates of the first and the last TABLE_MAP of these rows
+    - ``columns``: the columns of these rows
+    - ``known``: the known properties of each column; may be empty
     """
 
     name: TableName
@@ -49,16 +52,16 @@ class UnknownTable:
     columns: tuple[MapColumn, ...] = ()
     known: tuple[Column | None, ...] = ()
     answer: str = ""
-    """What somebody chose for its rows: an answer of `unknown_definition`, or ''."""
+    """The user's answer for its rows, a value of `unknown_schema`; '' without an answer."""
 
-    def named(self, name: TableName) -> UnknownTable:
+    def with_name(self, name: TableName) -> UnknownTable:
         """The same table under another name."""
         return replace(self, name=name)
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a table inherits: its database's collation, and the one that CHARACTER SET DEFAULT stands for."""
+    """The defaults that a table inherits: its database's collation, and the collation of CHARACTER SET DEFAULT."""
 
     collation: str
     default: str
@@ -66,12 +69,12 @@ class Surroundings:
     session: SessionContext
 
     def collation_of(self, options: CharsetOptions, inherited: str) -> str:
-        """The collation that these options give over ``inherited``."""
+        """The collation that ``options`` set. ``inherited`` applies without options."""
         return options.collation_over(inherited, self.default, self.server, self.session)
 
 
 def created_table(change: CreateTable, around: Surroundings) -> Table:
-    """The table of a CREATE TABLE. Raises ContradictionError when a key names a column that it does not have."""
+    """The table of a CREATE TABLE. Raises ContradictionError if a key names a missing column."""
     server, session = around.server, around.session
     collation = around.collation_of(change.charset, around.collation)
     first = first_timestamp(change.columns)
@@ -92,7 +95,7 @@ def created_table(change: CreateTable, around: Surroundings) -> Table:
 
 
 def is_generated_key(schema: TableSchema, server: Server) -> bool:
-    """Whether the first column, when it is invisible, is MySQL's generated invisible primary key.
+    """Whether the first column is MySQL's generated invisible primary key, if it is invisible.
 
     Source: https://dev.mysql.com/doc/refman/9.7/en/create-table-gipks.html
     """

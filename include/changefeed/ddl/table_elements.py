@@ -1,4 +1,4 @@
-"""What stands between the parentheses of CREATE TABLE, and after ADD in ALTER TABLE: columns, keys, constraints.
+"""Elements in the parentheses of CREATE TABLE and after ADD of ALTER TABLE: columns, keys, constraints.
 
 Source: https://dev.mysql.com/doc/refman/9.7/en/create-table.html (create_definition)
 """
@@ -14,21 +14,21 @@ from changefeed.ddl.scanner import TokenKind
 
 
 class KeyKind(Enum):
-    """What a key is for."""
+    """The kind of a key."""
 
     PRIMARY = "primary"
     UNIQUE = "unique"
     OTHER = "other"
     """INDEX, FULLTEXT, SPATIAL, VECTOR"""
     FOREIGN = "foreign"
-    """FOREIGN KEY: the server adds an index for it unless another one begins with its columns."""
+    """FOREIGN KEY. The server adds an index for it, unless another index begins with its columns."""
 
 
 @dataclass(frozen=True)
 class KeyDefinition:
-    """A key as a statement writes it: its columns' names in its order, None for an expression.
+    """A key in the form of the statement: the names of its columns in order, and None for an expression.
 
-    ``name`` is '' where the statement leaves it to the server.
+    ``name`` is '' if the server chooses the name.
     """
 
     kind: KeyKind
@@ -36,7 +36,7 @@ class KeyDefinition:
     name: str = ""
     if_not_exists: bool = False
     lengths: tuple[int | None, ...] = ()
-    """Of the parts that are only the beginning of their column, None for others; empty for a key without such parts."""
+    """The lengths of prefix parts, None for other parts; empty for a key without prefix parts."""
 
 
 class Check(Enum):
@@ -62,19 +62,19 @@ def read_element(cursor: Cursor) -> ColumnDefinition | KeyDefinition | Period | 
 
 
 def own_keys(column: ColumnDefinition) -> list[KeyDefinition]:
-    """The keys that the attributes of a column's definition make."""
+    """The keys that the attributes of a column definition create."""
     keys = [KeyDefinition(KeyKind.PRIMARY, (column.name,))] if column.primary_key else []
     keys += [KeyDefinition(KeyKind.UNIQUE, (column.name,))] if column.unique else []
     return keys + ([KeyDefinition(KeyKind.FOREIGN, (column.name,))] if column.references else [])
 
 
 def is_period(cursor: Cursor) -> bool:
-    """MariaDB's `PERIOD FOR name (start, end)`; `period` is a column's name otherwise."""
+    """Whether MariaDB's `PERIOD FOR name (start, end)` follows. Otherwise `period` is the name of a column."""
     return cursor.is_word("PERIOD", "FOR") or cursor.is_word("PERIOD", "IF", "NOT", "EXISTS", "FOR")
 
 
 def read_period(cursor: Cursor) -> Period:
-    """Read what `is_period` saw; raises UnreadableStatement."""
+    """The period that `is_period` found. Raises UnreadableStatement."""
     cursor.expect("PERIOD")
     cursor.if_not_exists()
     cursor.expect("FOR")
@@ -88,7 +88,7 @@ def read_period(cursor: Cursor) -> Period:
 
 
 def read_key(cursor: Cursor) -> KeyDefinition | Check | None:
-    """Read a key or constraint; None where none follows, but a column."""
+    """The key or constraint at ``cursor``; None if a column follows."""
     if cursor.is_word("VECTOR") and not (cursor.ahead(1).keyword in ("INDEX", "KEY") or cursor.is_symbol("(", 1)):
         return None  # a word that may also name a column
     constraint = None
@@ -116,12 +116,12 @@ def read_key(cursor: Cursor) -> KeyDefinition | Check | None:
         cursor.one_of("ENFORCED")
         return Check.CHECK
     if constraint is not None:
-        raise cursor.unreadable("a constraint")
+        raise cursor.unreadable_error("a constraint")
     return None
 
 
 def _key(cursor: Cursor, kind: KeyKind, constraint: str = "") -> KeyDefinition:
-    """`[IF NOT EXISTS] [name] [USING type] (part, …) options`; ``constraint`` is the name where none stands here."""
+    """The key of `[IF NOT EXISTS] [name] [USING type] (part, …) options`; ``constraint`` if it has no name."""
     if_not_exists = cursor.if_not_exists()
     name = ""
     if not cursor.is_symbol("(") and not (cursor.is_one_of("USING", "TYPE") and _is_index_type(cursor)):
@@ -130,7 +130,7 @@ def _key(cursor: Cursor, kind: KeyKind, constraint: str = "") -> KeyDefinition:
         name = constraint or name  # the index of a foreign key is called after its constraint
     while not cursor.is_symbol("("):
         if not cursor.is_kind(TokenKind.WORD, TokenKind.QUOTED):
-            raise cursor.unreadable("the columns of a key")
+            raise cursor.unreadable_error("the columns of a key")
         cursor.advance()
     parts, lengths = read_key_parts(cursor)
     if kind is not KeyKind.FOREIGN:
@@ -143,7 +143,10 @@ def _is_index_type(cursor: Cursor) -> bool:
 
 
 def read_key_parts(cursor: Cursor) -> tuple[tuple[str | None, ...], tuple[int | None, ...]]:
-    """`(column [(length)] [ASC|DESC] | (expression), …)`: names, None for an expression; lengths, () without any."""
+    """The names and prefix lengths of `(column [(length)] [ASC|DESC] | (expression), …)`.
+
+    The name of an expression is None. The lengths are () if no part has one.
+    """
     cursor.expect_symbol("(")
     names: list[str | None] = []
     lengths: list[int | None] = []
@@ -155,7 +158,7 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str | None, ...], tuple[int | 
         else:
             names.append(cursor.column())
             lengths.append(cursor.length())
-        cursor.word("WITHOUT", "OVERLAPS")  # MariaDB: the name is that of a period
+        cursor.word("WITHOUT", "OVERLAPS")  # MariaDB: the name is the name of a period
         cursor.until(",", ")")
         if cursor.symbol(")"):
             return tuple(names), tuple(lengths) if any(lengths) else ()

@@ -1,4 +1,4 @@
-"""Options of a table and of a database that columns inherit: the charset and the collation.
+"""Options of tables and databases that columns inherit: the charset and the collation.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/create-table.html (table_options),
 https://dev.mysql.com/doc/refman/9.7/en/charset-table.html, https://mariadb.com/kb/en/create-table/#table-options
@@ -15,7 +15,7 @@ from changefeed.ddl.session import Server, SessionContext
 
 @dataclass(frozen=True)
 class CharsetOptions:
-    """``CHARACTER SET charset COLLATE collation``; None for what is not said, "default" for DEFAULT."""
+    """``CHARACTER SET charset COLLATE collation``. A missing part is None, and DEFAULT is "default"."""
 
     charset: str | None = None
     collation: str | None = None
@@ -24,10 +24,10 @@ class CharsetOptions:
         return self.charset is not None or self.collation is not None
 
     def collation_over(self, inherited: str, default: str, server: Server, session: SessionContext) -> str:
-        """The default collation that these options give.
+        """The default collation that these options set.
 
-        ``inherited`` is the one without them, ``default`` the one that the word DEFAULT stands for: MySQL takes it as
-        it is, MariaDB takes the default collation of its charset.
+        ``inherited`` is the collation without options. ``default`` is the collation of the word DEFAULT: MySQL uses it
+        unchanged, MariaDB uses the default collation of its charset.
         """
         if self.charset != "default":
             return resolve(self.charset, self.collation, inherited, server, session)
@@ -39,8 +39,8 @@ class CharsetOptions:
 
 
 def read_charset_option(cursor: Cursor, so_far: CharsetOptions) -> CharsetOptions | None:
-    """Read `[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`; None where neither stands here."""
-    mark = cursor.mark()
+    """The options with `[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`; None if neither follows."""
+    address = cursor.address()
     cursor.one_of("DEFAULT")
     if cursor.word("CHARACTER", "SET") or cursor.word("CHAR", "SET") or cursor.one_of("CHARSET"):
         cursor.symbol("=")
@@ -48,5 +48,5 @@ def read_charset_option(cursor: Cursor, so_far: CharsetOptions) -> CharsetOption
     if cursor.one_of("COLLATE"):
         cursor.symbol("=")
         return replace(so_far, collation=cursor.name_or_string().lower())
-    cursor.go_back(mark)
+    cursor.go_back(address)
     return None

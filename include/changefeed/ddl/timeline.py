@@ -1,9 +1,9 @@
-"""The schemas along a binlog: what they were at its start, and each statement that moved them, with its coordinates."""
+"""The schemas along a binlog: the initial schemas, and each statement that changed them, with its coordinates."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -19,15 +19,15 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 RELEARNED = "relearned"
-"""Kind of an entry that no statement made: somebody had a table learned from the server again."""
+"""The kind of an entry without a statement: changefeed read a table from the server again."""
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One move: where its event begins, the raw statement, and what it made of which tables and databases.
+    """One change: the coordinates of its event, the raw statement, and the resulting tables and databases.
 
-    ``tables`` has the tables after it, None for those that are gone; ``databases`` the collations, None likewise. So
-    stored history is replayed as it was read, also by a later changefeed that would read the statement otherwise.
+    ``tables`` has the tables after the statement, and ``databases`` the collations of databases; None for dropped ones.
+    So a stored history stays the same, even if a later version of changefeed parses the statement in another way.
     """
 
     coordinates: BinlogCoordinates
@@ -38,15 +38,15 @@ class HistoryEntry:
     tables: Mapping[TableName, Entry | None] = field(default_factory=dict)
     databases: Mapping[str, str | None] = field(default_factory=dict)
     views: Mapping[TableName, bool] = field(default_factory=dict)
-    """Names of views that were made (True) and dropped."""
+    """Names of views that were created (True) or dropped (False)."""
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the schemas after this move are those before it."""
+        """Whether the schemas before and after this entry are equal."""
         return not self.tables and not self.databases and not self.views
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as they are stored."""
+        """Plain values for storage, which `from_json` reads."""
         values = {
             "coordinates": str(self.coordinates),
             "kind": self.kind,
@@ -60,7 +60,7 @@ class HistoryEntry:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> HistoryEntry:
-        """The entry that `to_json` made."""
+        """The entry from values of `to_json`."""
         return cls(
             BinlogCoordinates.parse(values["coordinates"]),
             values["kind"],
@@ -73,11 +73,16 @@ class HistoryEntry:
         )
 
 
+def _apply(schemas: Schemas, statement: DdlStatement, frozen: bool) -> Schemas:
+    after = schemas.apply(statement)
+    return after.with_tables_of(schemas) if frozen and after is not schemas else after
+
+
 @dataclass(frozen=True)
 class SchemaTimeline:
-    """``initial`` is right before the first entry; entries stand in the order of the binlog.
+    """The initial schemas, and the entries after them in the order of the binlog.
 
-    A statement counts for every event that begins after it: at its own coordinates the schemas are still the old ones.
+    A statement applies to every event that begins after it. At its own coordinates the old schemas apply.
     """
 
     initial: Schemas
@@ -97,7 +102,10 @@ class SchemaTimeline:
         return bisect_left(self.entries, coordinates, key=lambda entry: entry.coordinates)
 
     def _after(self, entries: Iterable[HistoryEntry], schemas: Schemas | None = None) -> Schemas:
-        """``schemas``, or the initial ones, moved by ``entries``: at once, as a server may have thousands of tables."""
+        """The schemas after ``entries``, from ``schemas`` or the initial ones.
+
+        All entries are applied to one copy, because a server may have thousands of tables.
+        """
         schemas = schemas or self.initial
         tables, databases, views = dict(schemas.tables), dict(schemas.databases), dict.fromkeys(schemas.views, True)
         for entry in entries:
@@ -107,27 +115,31 @@ class SchemaTimeline:
         return replace(schemas, tables=tables, databases=databases, views=frozenset(views))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"initial": self.initial, "entries": self.entries}  # to a Spark worker without what can be derived
+        return {"initial": self.initial, "entries": self.entries}  # pickled for a Spark worker without derived values
 
-    def advance(self, coordinates: BinlogCoordinates, statement: DdlStatement) -> SchemaTimeline:
+    def advance(
+        self, coordinates: BinlogCoordinates, statement: DdlStatement, *, frozen: bool = False
+    ) -> SchemaTimeline:
         """The timeline with a statement of the binlog that begins at ``coordinates``.
 
-        The same timeline for a statement that is not a definition, and for coordinates that it has already: a retried
-        run reads the same statements again. Raises ValueError for coordinates between entries.
+        With ``frozen`` the statement changes no known table. Returns the same timeline for a statement without DDL, and
+        for a known one, because a retry reads the same statements again. A statement before the last entry may be
+        missing if it changed nothing, because such entries are not stored. Raises ValueError for other statements
+        before the last entry.
         """
-        is_of_views = statement.kind is Kind.HARMLESS  # which are not stored where nothing changes
+        is_of_views = statement.kind is Kind.HARMLESS  # stored only if it changes views
         if is_of_views and self.entries and coordinates <= self.entries[-1].coordinates:
             return self
-        if statement.change is None or self._has(coordinates):
+        if statement.change is None or self._has(coordinates, statement, frozen):
             return self
         before = self.latest
-        after = before.apply(statement)
+        after = _apply(before, statement, frozen)
         if is_of_views and after is before:
             return self
-        return self.moved(coordinates, statement, after)
+        return self.with_statement(coordinates, statement, after)
 
-    def moved(self, coordinates: BinlogCoordinates, statement: DdlStatement, after: Schemas) -> SchemaTimeline:
-        """The timeline with a statement behind its last entry, and the schemas as they are ``after`` it."""
+    def with_statement(self, coordinates: BinlogCoordinates, statement: DdlStatement, after: Schemas) -> SchemaTimeline:
+        """The timeline with a statement after its last entry. ``after`` has the schemas after the statement."""
         before = self.latest
         names = before.databases.keys() | after.databases.keys()
         entry = HistoryEntry(
@@ -147,18 +159,18 @@ class SchemaTimeline:
         return self._with(entry, after)
 
     def relearn(self, coordinates: BinlogCoordinates, table: Table) -> SchemaTimeline:
-        """The timeline with a table as the server has it now, for rows from ``coordinates`` on.
+        """The timeline with a table, as the server has it now, for rows from ``coordinates`` on.
 
-        ``coordinates`` is where reading goes on: no definition of this table may stand between there and the moment at
-        which it was learned. Raises ValueError for coordinates before the last entry.
+        Reading continues at ``coordinates``. No DDL of the table may be between these coordinates and the time at which
+        the table was read. Raises ValueError for coordinates before the last entry.
         """
         name = TableName(table.schema.database, table.schema.table)
-        # An entry counts after its own coordinates, and this one must count at them.
+        # An entry applies after its own coordinates, but this entry must apply at ``coordinates``.
         before = replace(coordinates, position=max(coordinates.position - 1, 0))
         entry = HistoryEntry(before, RELEARNED, name.database, "", (name,), {name: table})
         return self._with(entry, self._after([entry], self.latest))
 
-    def continued(self, coordinates: BinlogCoordinates, anew: SchemaTimeline) -> SchemaTimeline:
+    def continue_with(self, coordinates: BinlogCoordinates, anew: SchemaTimeline) -> SchemaTimeline:
         """This timeline before ``coordinates``, and ``anew`` from there on."""
         kept = SchemaTimeline(self.initial, self.entries[: self._count_before(coordinates)])
         tables = dict(kept.latest.differences(anew.initial))
@@ -175,34 +187,55 @@ class SchemaTimeline:
         return SchemaTimeline(self.initial, (*kept.entries, entry, *anew.entries))
 
     def between(self, after: BinlogCoordinates, until: BinlogCoordinates) -> tuple[HistoryEntry, ...]:
-        """The entries behind ``after`` and not behind ``until``."""
+        """The entries after ``after``, up to and including ``until``."""
         first = bisect_right(self.entries, after, key=lambda entry: entry.coordinates)
         return self.entries[first : bisect_right(self.entries, until, key=lambda entry: entry.coordinates)]
 
     def after(self, schemas: Schemas, entries: Iterable[HistoryEntry]) -> Schemas:
-        """``schemas`` moved by ``entries``."""
+        """``schemas`` after ``entries``."""
         return self._after(entries, schemas)
 
     def fold(self, coordinates: BinlogCoordinates) -> SchemaTimeline:
-        """The timeline without its entries before ``coordinates``, which are in its initial schemas then.
+        """The timeline whose initial schemas include the entries before ``coordinates``.
 
-        For the state store after a commit: nobody reads before the checkpoint.
+        The state store keeps it after a commit, because no run reads before the checkpoint.
         """
         count = self._count_before(coordinates)
         return SchemaTimeline(self._after(self.entries[:count]), self.entries[count:])
+
+    def freeze(self, coordinates: BinlogCoordinates) -> SchemaTimeline:
+        """The timeline from ``coordinates`` on, in which a table never changes after that point or its creation."""
+        timeline = self.fold(coordinates)
+        known, entries = dict(timeline.initial.tables), []
+        for entry in timeline.entries:
+            made = {name: table for name, table in entry.tables.items() if table is not None and name not in known}
+            known |= made
+            entries.append(replace(entry, tables=made))
+        return SchemaTimeline(timeline.initial, tuple(entries))
+
+    def of_tables(self, names: Collection[TableName]) -> SchemaTimeline:
+        """The timeline with only the changes of the tables ``names``."""
+        entries = (
+            replace(entry, tables={name: table for name, table in entry.tables.items() if name in names})
+            for entry in self.entries
+        )
+        return SchemaTimeline(self.initial, tuple(entries))
 
     def to_json(self) -> dict[str, Any]:
         return {"initial": schemas_to_json(self.initial), "entries": [entry.to_json() for entry in self.entries]}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaTimeline:
-        """Read what `to_json` made. Raises CheckpointError for values of another version."""
+        """The timeline from values of `to_json`. Raises CheckpointError for values of another version."""
         return cls(schemas_from_json(values["initial"]), tuple(map(HistoryEntry.from_json, values["entries"])))
 
-    def _has(self, coordinates: BinlogCoordinates) -> bool:
+    def _has(self, coordinates: BinlogCoordinates, statement: DdlStatement, frozen: bool) -> bool:
         if not self.entries or self.entries[-1].coordinates < coordinates:
             return False
         if any(entry.coordinates == coordinates for entry in self.entries):
+            return True
+        before = self.at(coordinates)
+        if _apply(before, statement, frozen) == before:
             return True
         raise ValueError(f"a statement at {coordinates} comes after one at {self.entries[-1].coordinates}")
 
@@ -210,12 +243,12 @@ class SchemaTimeline:
         if self.entries and entry.coordinates < self.entries[-1].coordinates:
             raise ValueError(f"an entry at {entry.coordinates} comes after one at {self.entries[-1].coordinates}")
         longer = SchemaTimeline(self.initial, (*self.entries, entry))
-        longer.__dict__["latest"] = after  # known already: not to be built again from the first
+        longer.__dict__["latest"] = after  # known already, so it need not be computed from all entries
         return longer
 
 
 def _move(values: dict[Key, Value], changes: Mapping[Key, Value | None]) -> None:
-    """Put ``changes`` into ``values``; those that are None are of what is gone."""
+    """Apply ``changes`` to ``values``; None removes a key."""
     for key, value in changes.items():
         if value is None:
             values.pop(key, None)

@@ -1,1 +1,1 @@
-"""Row change -> message: a registry, one module a wire format."""
+"""Wire formats of row changes and statements: a registry, and one module for each format."""

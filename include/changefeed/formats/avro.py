@@ -1,4 +1,4 @@
-"""Debezium's envelope as Avro in Confluent's framing: a zero byte, the schema's id in a registry, and Avro's binary.
+"""The format `avro`: Debezium's envelope in Confluent's framing, which is a zero byte, a schema id, and Avro's binary.
 
 Sources: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format,
 https://debezium.io/documentation/reference/stable/configuration/avro.html
@@ -16,7 +16,7 @@ import orjson
 from changefeed import __version__
 from changefeed.errors import SchemaError, SettingsError
 from changefeed.formats import connect_schema
-from changefeed.formats.avro_binary import FIRST, SECOND, read, written
+from changefeed.formats.avro_binary import FIRST, SECOND, encode, read
 from changefeed.formats.avro_notation import AvroNotation
 from changefeed.formats.avro_reader import FRAME_BYTES, MAGIC, RegisteredRecords
 from changefeed.formats.avro_schema import avro_text
@@ -54,38 +54,42 @@ from changefeed.formats.template import (
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
 from changefeed.records.block import Header
-from changefeed.records.varint import written_part, written_varint
+from changefeed.records.varint import encode_bytes, encode_varint
 
 REGISTRY = text("registry", "")
-"""The connection id of the schema registry; without it schemas are numbered, for messages that nobody keeps."""
+"""The connection id of the schema registry. Without it schemas have local numbers, for messages that are not stored."""
+_ON_INCOMPATIBLE = choice("on_incompatible", "stop", "register")
+"""The action of a run if a schema violates the compatibility rule of its subject."""
 _DECIMALS = choice(DECIMALS.name, "precise", "string")
-"""As Debezium's, without doubles."""
+"""Debezium's values except `double`."""
 _PRECISIONS = choice(TIMES.name, "adaptive_time_microseconds", "microseconds")
 _BINARIES = choice(BINARIES.name, "bytes", "base64", "hex")
-"""As Debezium's, without those whose values are other types, or otherwise spelled."""
+"""Debezium's values that Avro can have with these types."""
 _KEY_SUBJECTS = choice("key.subject.name.strategy", *SubjectNames)
 _VALUE_SUBJECTS = choice("value.subject.name.strategy", *SubjectNames)
-"""As Confluent's converter calls them."""
+"""Options with the names of Confluent's converter."""
 OPTIONS = (
-    REGISTRY, PREFIX, _DECIMALS, _PRECISIONS, BIGINTS, _BINARIES, TOMBSTONES, QUERIES, _KEY_SUBJECTS, _VALUE_SUBJECTS,
+    REGISTRY, _ON_INCOMPATIBLE, PREFIX, _DECIMALS, _PRECISIONS, BIGINTS, _BINARIES, TOMBSTONES, QUERIES,
+    _KEY_SUBJECTS, _VALUE_SUBJECTS,
 )  # fmt: skip
 DEFAULT_STYLE = connector_style(Options("avro", OPTIONS, {}), {})
 """Debezium's defaults."""
 
 _NULL = FIRST
 _TIMES = (("ts_ms", 1), ("ts_us", 1000), ("ts_ns", 1_000_000))
-"""The fields of a time, and what its milliseconds are multiplied by."""
+"""The fields of a time, and the number of their units in a millisecond."""
 
 
 _RULES = RowRules(keyless="unique")
-"""Debezium has a record under the unique key that stands in for a primary key."""
+"""The row rules of Debezium, whose key for a table without a primary key is the unique key that serves as one."""
 
 
 @dataclass(frozen=True)
 class AvroFormat:
-    """``server_name`` is the connector's `topic.prefix`; ``ts_ms`` when the window was frozen.
+    """The format `avro`.
 
-    ``ids`` gives the schemas of a table's keys and values their ids. Raises what ``ids`` raises.
+    ``server_name`` is the connector's `topic.prefix`. ``ts_ms`` is the time at which the window was frozen. ``ids``
+    returns the schema ids of keys and values. Methods raise the errors of ``ids``.
     """
 
     server_name: str
@@ -96,15 +100,15 @@ class AvroFormat:
     queries: bool = False
     binary_text: bool = False
     subjects: Mapping[Part, SubjectNames] = field(default_factory=dict)
-    """How subjects are named, where it is not by topic."""
+    """The subject name strategies; `TopicNameStrategy` for a part that is missing."""
     needs_definitions: bool = True
     row_rules: RowRules = _RULES
     _made: dict[int, ConnectSchema] = field(default_factory=dict, compare=False, repr=False)
-    """The schemas that were given ids, for `shown`."""
+    """The used schemas by id, for `show`."""
 
     @classmethod
     def of(cls, settings: FormatSettings) -> AvroFormat:
-        """The format as ``settings`` say; raises OptionError for an option that it does not take."""
+        """The format with ``settings``; raises OptionError for an invalid option."""
         options = Options("avro", OPTIONS, settings.options)
         return cls(
             options[PREFIX] or settings.server_name,
@@ -119,36 +123,36 @@ class AvroFormat:
 
     @cached_property
     def notation(self) -> AvroNotation:
-        """Avro's."""
+        """The notation of Avro."""
         return AvroNotation(self.style, self.binary_text)
 
     # --- schemas
 
     def key_schema(self, table: TableSchema) -> ConnectSchema:
-        """The struct of a table's keys."""
+        """The schema of a table's keys, a struct."""
         columns = [table.columns[index] for index in table.primary_key]
         return connect_schema.row_schema(
             f"{self._prefix(table)}.Key", [(column.name, self.notation.type_of(column)) for column in columns]
         )
 
     def value_schema(self, table: TableSchema) -> ConnectSchema:
-        """The envelope of a table's changes."""
+        """The schema of a table's values: the envelope of changes."""
         prefix = self._prefix(table)
         columns = [(column.name, self.notation.type_of(column)) for column in table.columns]
         return connect_schema.envelope(prefix, connect_schema.row_schema(f"{prefix}.Value", columns))
 
-    def shown(self, message: bytes) -> bytes:
-        """The record as Connect's JSON has it: bytes in base64."""
+    def show(self, message: bytes) -> bytes:
+        """A key or a value as the JSON of Connect, with bytes in base64."""
         schema = self._made[int.from_bytes(message[1:FRAME_BYTES], "big")]
         value, _ = read(schema, memoryview(message), FRAME_BYTES)
         return orjson.dumps(value, default=lambda data: base64.b64encode(data).decode())
 
     def schema_text(self, number: int) -> str:
-        """The Avro schema that was given this id. Raises KeyError for one that was given to none."""
+        """The Avro schema with this id. Raises KeyError for an unknown id."""
         return avro_text(self._made[number])
 
-    def _framed(self, table: TableSchema, part: Part, schema: ConnectSchema) -> bytes:
-        """What stands before a record of ``schema``."""
+    def _add_header(self, table: TableSchema, part: Part, schema: ConnectSchema) -> bytes:
+        """The bytes before a record of ``schema``: magic byte and schema id."""
         names = self.subjects.get(part, SubjectNames.TOPIC)
         schema_id = self.ids.of_table(table, part, avro_text(schema), names)
         self._made[schema_id] = schema
@@ -163,13 +167,18 @@ class AvroFormat:
         """The primary key's columns as a record; None for a table without a primary key."""
         if not table.primary_key:
             return None
-        return (self._framed(table, "key", self.key_schema(table)), Slot.KEY)
+        return (self._add_header(table, "key", self.key_schema(table)), Slot.KEY)
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete that names the new one, its tombstone, and a create that names the old one."""
+        """The messages of each kind of change. A change of key has three:
+
+        1. a delete, with the new key in a header
+        2. its tombstone
+        3. a create, with the old key in a header
+        """
         if not table.primary_key:
             return ONE_MESSAGE_EACH
-        frame = self._framed(table, "key", self.key_schema(table))
+        frame = self._add_header(table, "key", self.key_schema(table))
         messages = WITH_TOMBSTONES if self.tombstones else DELETE_AND_CREATE
         *gone, created = messages[ChangeKind.KEY_CHANGE]
         moved = (replace(message, headers=((NEW_KEY, (frame, Slot.KEY_AFTER)),)) for message in gone)
@@ -180,7 +189,7 @@ class AvroFormat:
         """The envelope of a row change."""
         absent = ABSENT_IMAGE.get(op)
         return (
-            self._framed(table, "value", self.value_schema(table)),
+            self._add_header(table, "value", self.value_schema(table)),
             *((Slot.BEFORE,) if absent is Slot.BEFORE else (SECOND, Slot.BEFORE)),
             *((Slot.AFTER,) if absent is Slot.AFTER else (SECOND, Slot.AFTER)),
             _text(__version__) + _text("mysql") + _text(self.server_name),
@@ -198,17 +207,17 @@ class AvroFormat:
             _NULL,  # thread
             Slot.QUERY if self.queries else _NULL,
             _NULL + _text(op),  # transaction
-            *(SECOND + written_varint(self.ts_ms * times) for _, times in _TIMES),
+            *(SECOND + encode_varint(self.ts_ms * times) for _, times in _TIMES),
         )
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:
-        """Its envelopes, by the schemas that records name."""
+        """The reader of envelopes, which uses the schema ids of records."""
         return RecordReader(change_of, load=RegisteredRecords(schemas or self.schema_text))
 
     # --- statements
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
-        """As the Debezium format's, field by field."""
+        """The record of a schema change, with the fields of the Debezium format."""
         schema = connect_schema.schema_change(self.server_name)
         value = {
             "source": self._source(statement, changes),
@@ -218,10 +227,10 @@ class AvroFormat:
             "ddl": statement.sql,
             "tableChanges": table_changes(changes),
         }
-        return _frame(self.ids.of_statements("value", avro_text(schema))) + written(schema, value)
+        return _frame(self.ids.of_statements("value", avro_text(schema))) + encode(schema, value)
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes:
-        """Op `t`, in the envelope of the table's changes. Raises SchemaError where its columns are not known."""
+        """A record of op `t` in the envelope of the table's changes. Raises SchemaError for a table without columns."""
         if not table.columns:
             raise SchemaError(
                 f"the record of TRUNCATE {table.database}.{table.table} at {statement.file}:{statement.position} is "
@@ -234,7 +243,7 @@ class AvroFormat:
             "op": "t",
             **{name: self.ts_ms * times for name, times in _TIMES},
         }
-        return self._framed(table, "value", schema) + written(schema, value)
+        return self._add_header(table, "value", schema) + encode(schema, value)
 
     def statement(
         self,
@@ -243,11 +252,11 @@ class AvroFormat:
         *,
         hide_sql: bool,  # noqa: ARG002
     ) -> bytes:
-        """Raises SettingsError: the schemas of tables' topics have no record for it."""
+        """Raises SettingsError, because the schemas of tables' topics have no record of a statement."""
         raise SettingsError("format 'avro' has no records of statements: set `statements` to fail or skip")
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No headers."""
         return ()
 
     def _source(self, statement: Statement, tables: Sequence[TableChange]) -> dict[str, object]:
@@ -272,4 +281,4 @@ def _frame(schema_id: int) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    return written_part(text.encode())
+    return encode_bytes(text.encode())

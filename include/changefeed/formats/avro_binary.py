@@ -1,4 +1,4 @@
-"""Values in Avro's binary encoding: written in plain Python, which the kernel is held against, and read again.
+"""Values in Avro's binary encoding: a reader, and a writer in plain Python, the reference for the kernel.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
@@ -13,24 +13,24 @@ from typing import Any, cast
 import orjson
 
 from changefeed.formats.connect_types import ConnectSchema, Type
-from changefeed.records.varint import part, varint, written_part, written_varint
+from changefeed.records.varint import encode_bytes, encode_varint, part, varint
 
 _FLOATS = {Type.FLOAT32: struct.Struct("<f"), Type.FLOAT64: struct.Struct("<d")}
 _LARGEST_SINGLE = (2 - 2**-23) * 2.0**127
 FIRST, SECOND = b"\x00", b"\x02"
-"""The branches of a union of two."""
+"""The numbers of the first and the second branch of a union."""
 
 
 def is_null_first(schema: ConnectSchema) -> bool:
-    """Whether null is the first branch of an optional schema's union: that is the branch of its default."""
+    """Whether null is the first branch of an optional schema's union. The first branch is the type of the default."""
     return schema.default is None
 
 
-def written(schema: ConnectSchema, value: object) -> bytes:
-    """``value`` as ``schema`` says: a struct is a mapping, an array a sequence, bytes are base64 or bytes. What is no
-    text and is to be one is written as JSON.
+def encode(schema: ConnectSchema, value: object) -> bytes:
+    """``value`` encoded by ``schema``: a struct is a mapping, an array a sequence, bytes are base64 or bytes.
 
-    Raises ValueError for None where it is not allowed.
+    If the schema is a string, a value that is no text is written as JSON. Raises ValueError for None if the schema is
+    not optional.
     """
     if not schema.optional:
         if value is None:
@@ -45,24 +45,24 @@ def _present(schema: ConnectSchema, value: Any) -> bytes:
         case Type.BOOLEAN:
             return bytes([bool(value)])
         case Type.INT16 | Type.INT32 | Type.INT64:
-            return written_varint((int(value) + 2**63) % 2**64 - 2**63)
+            return encode_varint((int(value) + 2**63) % 2**64 - 2**63)
         case Type.FLOAT32 | Type.FLOAT64:
             return _FLOATS[schema.type].pack(float(value))
         case Type.STRING:
             text = value if isinstance(value, str) else orjson.dumps(value).decode()
-            return written_part(text.encode("utf-8", "replace"))
+            return encode_bytes(text.encode("utf-8", "replace"))
         case Type.BYTES:
-            return written_part(value if isinstance(value, bytes) else base64.b64decode(value, validate=True))
+            return encode_bytes(value if isinstance(value, bytes) else base64.b64decode(value, validate=True))
         case Type.ARRAY:
             items = cast(Sequence[object], value)
-            each = b"".join(written(cast(ConnectSchema, schema.items), item) for item in items)
-            return (written_varint(len(items)) + each if items else b"") + b"\x00"
+            each = b"".join(encode(cast(ConnectSchema, schema.items), item) for item in items)
+            return (encode_varint(len(items)) + each if items else b"") + b"\x00"
     fields = cast(Mapping[str, object], value)
-    return b"".join(written(of, fields.get(name)) for name, of in schema.fields)
+    return b"".join(encode(of, fields.get(name)) for name, of in schema.fields)
 
 
 def read(schema: ConnectSchema, data: memoryview, at: int = 0) -> tuple[Any, int]:
-    """The value at ``at``, and where it ends: what `written` writes, with bytes as bytes.
+    """The value at ``at``, and its end. The inverse of `encode`; bytes are returned as bytes.
 
     Raises IndexError or struct.error for bytes that are cut off.
     """
@@ -91,7 +91,7 @@ def read(schema: ConnectSchema, data: memoryview, at: int = 0) -> tuple[Any, int
 
 
 def _shortest(single: float) -> float:
-    """The double with the fewest digits that is read as ``single``: how people, and Java, write singles."""
+    """The double with the fewest digits that parses as ``single``, as Java writes singles."""
     form = _FLOATS[Type.FLOAT32]
     texts = (f"{single:.{digits}g}" for digits in range(1, 10))
     return next(

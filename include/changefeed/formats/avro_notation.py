@@ -1,11 +1,11 @@
-"""Rows and slots in Avro's binary encoding: columns stand one after the other, without names."""
+"""The notation of Avro's binary encoding: the columns of a row follow each other, without names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from changefeed.formats import connect_types
-from changefeed.formats.avro_binary import FIRST, SECOND, is_null_first, written
+from changefeed.formats.avro_binary import FIRST, SECOND, encode, is_null_first
 from changefeed.formats.column_defaults import EPOCH_TEXT, bytes_as_text, with_default
 from changefeed.formats.connect_schema import value_schema
 from changefeed.formats.connect_types import ConnectSchema
@@ -13,7 +13,7 @@ from changefeed.formats.notation import ColumnText
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import Slot
 from changefeed.model.table_schema import Column
-from changefeed.records.varint import written_part
+from changefeed.records.varint import encode_bytes
 
 _BEFORE = {
     Slot.SNAPSHOT: FIRST,
@@ -23,21 +23,22 @@ _BEFORE = {
     Slot.QUERY: SECOND,
     Slot.XID: SECOND,
 }
-"""The branch of a slot whose field is optional: `snapshot` has a default, which comes first."""
+"""The union branch of each slot whose field is optional. `snapshot` has a default, which is the first branch."""
 _ZEROS: dict[str | None, object] = {
     connect_types.DATE: 0,
     connect_types.TIMESTAMP: 0,
     connect_types.MICRO_TIMESTAMP: 0,
     connect_types.ZONED_TIMESTAMP: EPOCH_TEXT,
 }
-"""What Debezium writes for a date that is none, of a column that must have a value."""
+"""The value that Debezium writes for an invalid date in a NOT NULL column."""
 
 
 @dataclass(frozen=True)
 class AvroNotation:
-    """A row is a record; ``style`` chooses the types of its fields, ``binary_text`` makes text of bytes.
+    """The notation in which a row is an Avro record.
 
-    A row image that does not hold all columns is refused: a record has all of its fields.
+    ``style`` chooses the types of its fields. With ``binary_text``, bytes are written as text. A row image without all
+    columns is an error, because a record has all of its fields.
     """
 
     style: Style = field(hash=False)
@@ -49,7 +50,7 @@ class AvroNotation:
 
     @property
     def binary(self) -> AvroNotation:
-        """Itself."""
+        """This notation."""
         return self
 
     def type_of(self, column: Column) -> ConnectSchema:
@@ -65,26 +66,26 @@ class AvroNotation:
         return known
 
     def column(self, column: Column) -> ColumnText:
-        """The branch of an optional column; of one that must have a value, 1970 for a date that is none."""
+        """The bytes around a value: the branch of an optional column. An invalid date in a NOT NULL column is 1970."""
         schema = self.type_of(column)
         if not schema.optional:
             zero = _ZEROS.get(schema.name)
-            return ColumnText(b"", None if zero is None else written(schema, zero), None)
+            return ColumnText(b"", None if zero is None else encode(schema, zero), None)
         null, value = (FIRST, SECOND) if is_null_first(schema) else (SECOND, FIRST)
         return ColumnText(value, null, None)
 
     def of(self, slot: Slot) -> AvroNotation:  # noqa: ARG002 - all alike
-        """This one: all rows are alike."""
+        """This notation for all slots."""
         return self
 
     def value(self, column: Column, value: object) -> bytes:
         """See `Binary.value`."""
         schema = self.type_of(column)
         branch = len(FIRST) if schema.optional else 0
-        return written(schema, value)[branch:]
+        return encode(schema, value)[branch:]
 
     def before(self, slot: Slot) -> bytes:
-        """The branch of the slot's field in `source`, where that is optional."""
+        """The branch of the slot's field in `source`; empty if the field is not optional."""
         return _BEFORE.get(slot, b"")
 
     def absent(self, slot: Slot) -> bytes:  # noqa: ARG002 - all alike
@@ -92,5 +93,5 @@ class AvroNotation:
         return FIRST
 
     def text(self, text: str) -> bytes:
-        """A string behind its length."""
-        return written_part(text.encode("utf-8", "replace"))
+        """A string with its length before it."""
+        return encode_bytes(text.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Avro records by the text of their schema, whoever registered it, as values that JSON knows.
+"""A reader of Avro records with any schema, which returns values of JSON types.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
@@ -17,22 +17,23 @@ from changefeed.formats.reader import SchemaText
 from changefeed.records.varint import part, varint
 
 _VALUES_A_BYTE = 10
-"""Of a record, nulls and nested types included, more than changefeed writes: a schema may have arrays of nulls, and
-records of records of nothing, of which a byte is as many as a reader would bear."""
+"""Limit of the number of values for each byte of a record. It is more than changefeed writes.
+
+A schema may have arrays of nulls and nested empty records, so one byte could be any number of values."""
 _MOST_DECIMAL = 1000
-"""Bytes of a decimal and digits of its scale: MySQL's have 65 digits."""
+"""Limit of a decimal's bytes and of its scale. MySQL's decimals have at most 65 digits."""
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 
 
 MAGIC = b"\x00"
 FRAME_BYTES = 5
-"""Of a record whose schema is in a registry: MAGIC, and the schema's id in four bytes."""
+"""Size of the frame of a record: MAGIC, and the schema's id in four bytes."""
 
 
 class RegisteredRecords:
-    """Loads records in Confluent's framing, by the schema that each of them names; each of ``schemas`` is asked once.
+    """Loads records in Confluent's framing, by their schema ids. It calls ``schemas`` once for each id.
 
-    Raises ValueError for a record that is none, or whose schema is not known.
+    Raises ValueError for an invalid record and for an unknown schema.
     """
 
     def __init__(self, schemas: SchemaText) -> None:
@@ -53,9 +54,9 @@ class RegisteredRecords:
 
 
 class AvroReader:
-    """Reads records of one schema. Bytes are base64, decimals text with all their digits.
+    """A reader of the records of one schema. Bytes are returned as base64, decimals as text with all their digits.
 
-    Raises ValueError for a schema that is none.
+    Raises ValueError for an invalid schema.
     """
 
     def __init__(self, schema: str) -> None:
@@ -68,18 +69,18 @@ class AvroReader:
             raise ValueError(f"no schema of Avro: {error!r}") from None
 
     def read(self, data: bytes) -> object:
-        """The record that ``data`` is; raises ValueError for bytes that are none of this schema."""
+        """The record ``data``; raises ValueError for bytes that do not fit the schema."""
         reading = _Reading(self._named, memoryview(data), self._length + _VALUES_A_BYTE * len(data))
         try:
             value, end = reading.value(self._schema, 0)
         except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"no record of its schema: {error}") from None
         if end != len(data):
-            raise ValueError(f"no record of its schema: {len(data) - end} bytes are left behind it")
+            raise ValueError(f"no record of its schema: {len(data) - end} bytes follow it")
         return value
 
     def _learn(self, schema: Any, space: str) -> None:
-        """Take note of the named types, and give each reference to one its full name."""
+        """Collect the named types by their names with and without namespace."""
         if isinstance(schema, list):
             for branch in schema:
                 self._learn(branch, space)
@@ -95,13 +96,13 @@ class AvroReader:
 
 
 class _Reading:
-    """Reads one record: ``data``, of at most ``most`` values."""
+    """One reading of a record ``data`` with at most ``most`` values."""
 
     def __init__(self, named: Mapping[str, Any], data: memoryview, most: int) -> None:
         self._named, self._data, self._left = named, data, most
 
     def value(self, schema: Any, at: int) -> tuple[Any, int]:
-        """The value of ``schema`` at ``at``, and where it ends."""
+        """The value of ``schema`` at ``at``, and its end."""
         self._left -= 1
         if self._left < 0:
             raise ValueError(f"no record of its schema: its {len(self._data)} bytes hold more values than that")
@@ -126,10 +127,10 @@ class _Reading:
                 return found.decode(), at
             case "bytes":
                 found, at = self._part(at)
-                return _shown(found, schema), at
+                return _value_text(found, schema), at
             case "fixed":
                 end = at + schema["size"]
-                return _shown(bytes(self._data[at:end]), schema), end
+                return _value_text(bytes(self._data[at:end]), schema), end
             case "enum":
                 number, at = varint(self._data, at)
                 return schema["symbols"][number], at
@@ -154,7 +155,7 @@ class _Reading:
         items: list[Any] = []
         count, at = varint(self._data, at)
         while count:
-            if count < 0:  # the block's size in bytes follows, for readers who skip it
+            if count < 0:  # the size of the block in bytes follows
                 _, at = varint(self._data, at)
             if abs(count) > self._left:
                 raise ValueError(f"no record of its schema: an array of {abs(count)} items")
@@ -171,11 +172,11 @@ class _Reading:
         return found, end
 
 
-def _shown(data: bytes, schema: Any) -> str:
+def _value_text(data: bytes, schema: Any) -> str:
     if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
         scale = schema.get("scale", 0)
         if len(data) > _MOST_DECIMAL or not 0 <= scale <= _MOST_DECIMAL:
             raise ValueError(f"no record of its schema: a decimal of {len(data)} bytes and scale {scale}")
         unscaled = int.from_bytes(data, "big", signed=True)
-        return f"{Decimal(f'{unscaled}E-{scale}'):f}"  # not by arithmetic, which rounds to 28 digits
+        return f"{Decimal(f'{unscaled}E-{scale}'):f}"  # no arithmetic, which rounds to 28 digits
     return base64.b64encode(data).decode()

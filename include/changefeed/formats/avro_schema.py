@@ -1,7 +1,8 @@
-"""A Connect schema spelled as Avro, as Confluent's AvroConverter does, so that readers of Debezium's records read ours.
+"""Connect schemas as Avro, converted as Confluent's AvroConverter does.
 
-What Avro has no word for stands in properties that begin with `connect.`. Names that Avro does not take are changed
-as Debezium's `field.name.adjustment.mode` and `schema.name.adjustment.mode` `avro` change them.
+So consumers that read Debezium's records can read changefeed's. Properties that Avro cannot express have names that
+begin with `connect.`. Names that Avro does not allow are changed as by Debezium's `field.name.adjustment.mode` and
+`schema.name.adjustment.mode` with value `avro`.
 
 Sources: https://avro.apache.org/docs/1.12.0/specification/#schema-declaration,
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/data-contracts.html
@@ -31,28 +32,28 @@ _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 
 def field_name(name: str) -> str:
-    """A column's name as Avro takes it."""
+    """A column's name in which characters that Avro does not allow are replaced."""
     name = _NOT_OF_A_NAME.sub("_", name)
     return f"_{name}" if name[:1].isdigit() else name
 
 
 def full_name(name: str) -> str:
-    """A schema's name, whose parts end with dots, as Avro takes it."""
+    """A schema's name, with dots, in which characters that Avro does not allow are replaced."""
     return ".".join(field_name(part) for part in name.split("."))
 
 
 def avro_text(schema: ConnectSchema) -> str:
-    """``schema`` as the text that a registry gets: the same text for the same schema."""
+    """The text of ``schema`` for a registry; equal schemas have equal texts."""
     return orjson.dumps(avro(schema)).decode()
 
 
 def avro(schema: ConnectSchema) -> Any:
     """``schema`` as Avro's JSON."""
-    return _spelled(schema, set())
+    return _spell(schema, set())
 
 
-def _spelled(schema: ConnectSchema, named: set[str]) -> Any:
-    """``schema``; those whose names are in ``named`` were spelled before, and are only named."""
+def _spell(schema: ConnectSchema, named: set[str]) -> Any:
+    """The Avro JSON of ``schema``; types in ``named`` are written as references."""
     spelled = _without_null(schema, named)
     if not schema.optional:
         return spelled
@@ -69,13 +70,13 @@ def _without_null(schema: ConnectSchema, named: set[str]) -> Any:
         fields = [_field(field, of, named) for field, of in schema.fields]
         return {"type": "record", "name": own, "namespace": space, "fields": fields, **_properties(schema)}
     if schema.items is not None:
-        return {"type": "array", "items": _spelled(schema.items, named), **_properties(schema)}
+        return {"type": "array", "items": _spell(schema.items, named), **_properties(schema)}
     primitive, properties = _PRIMITIVES[schema.type], _properties(schema)
     return {"type": primitive, **properties} if properties else primitive
 
 
 def _field(name: str, schema: ConnectSchema, named: set[str]) -> dict[str, Any]:
-    field = {"name": field_name(name), "type": _spelled(schema, named)}
+    field = {"name": field_name(name), "type": _spell(schema, named)}
     if schema.default is not None:
         field["default"] = _default(schema)
     elif schema.optional:
@@ -107,5 +108,5 @@ def _properties(schema: ConnectSchema) -> dict[str, Any]:
 
 
 def _default(schema: ConnectSchema) -> object:
-    """Bytes are text to Avro's JSON: a character of Latin-1 each."""
+    """The default in Avro's JSON, in which each byte is one Latin-1 character."""
     return schema.default.decode("latin-1") if isinstance(schema.default, bytes) else schema.default

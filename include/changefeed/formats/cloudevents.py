@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 in the structured JSON mode, around the values of another format.
+"""The format `cloudevents`: CloudEvents 1.0 in the structured JSON mode, with values of another format as data.
 
 Sources: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md (attributes),
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md (their JSON), and
@@ -7,6 +7,7 @@ https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-proto
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ _INNER: Mapping[str, Callable[[FormatSettings], Format]] = {
 }
 """The formats whose values can be an event's data."""
 _CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
+_EXTENSION = re.compile("[a-z0-9]+")
 _VERBS: Mapping[Op, str] = {"c": "created", "u": "updated", "d": "deleted", "r": "read"}
 
 
@@ -64,7 +66,7 @@ OPTIONS = (DATA, SOURCE, TYPE)
 
 @dataclass(frozen=True)
 class CloudEventsFormat:
-    """``data`` is the format of the events' data, ``source`` their source, ``type`` what their types begin with."""
+    """The format of events with data in format ``data``. ``source`` is their source, ``type`` their type's prefix."""
 
     data: Format
     source: str
@@ -72,7 +74,7 @@ class CloudEventsFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> CloudEventsFormat:
-        """The format as ``settings`` say; raises OptionError for options that it or the format inside does not have."""
+        """The format with ``settings``; raises OptionError for an invalid option, also of the inner format."""
         options = Options("cloudevents", OPTIONS, settings.options)
         inner = options[DATA]
         try:
@@ -85,36 +87,38 @@ class CloudEventsFormat:
 
     @property
     def style(self) -> Style:
-        """That of the data."""
+        """The style of the data's format."""
         return self.data.style
 
     @property
     def row_rules(self) -> RowRules:
-        """Those of the data."""
+        """The row rules of the data's format."""
         return row_rules_of(self.data)
 
     @property
     def notation(self) -> Notation:
-        """That of the data."""
+        """The notation of the data's format."""
         return self.data.notation
 
     @property
     def needs_definitions(self) -> bool:
-        """That of the data."""
+        """Whether the data's format needs definitions."""
         return self.data.needs_definitions
 
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
-        """That of the data."""
+        """The key of the data's format."""
         return self.data.key(table)
 
     def messages(self, table: TableSchema) -> Messages:
-        """Those of the data; what has a value is marked as an event."""
-        return {change: tuple(map(_marked, messages)) for change, messages in self.data.messages(table).items()}
+        """The messages of the data's format. A message with a value also has the content type of events as header."""
+        return {
+            change: tuple(map(_add_content_type, messages)) for change, messages in self.data.messages(table).items()
+        }
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """An event whose data are the data's value."""
+        """An event with the value of the data's format as data."""
         return (
             b'{"specversion":"1.0","id":"',
             Slot.EVENT_ID,
@@ -130,8 +134,16 @@ class CloudEventsFormat:
             b"}",
         )
 
+    def member_fault(self, name: str, value: object) -> str | None:
+        """The reason why records cannot have an extension attribute ``name`` with ``value``; None if they can."""
+        if not _EXTENSION.fullmatch(name):
+            return "the name of an extension attribute of CloudEvents has small letters and digits only"
+        if not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 31):
+            return "an extension attribute of CloudEvents is a text, a boolean, or an integer of 32 bits"
+        return None
+
     def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
-        """That of the data, which an event has inside it; None where those are not read back."""
+        """The reader of the data of events; None if the data's format has no reader."""
         inner = self.data.reader(schemas)
         if inner is None:
             return None
@@ -160,7 +172,7 @@ class CloudEventsFormat:
         return self._event(statement, "schema.changed", subject, self.data.schema_change(statement, kind, changes))
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
-        """An event of type `….table.truncated`; None where the data's format has no such record."""
+        """An event of type `….table.truncated`; None if the data's format has no such record."""
         data, subject = self.data.truncate(statement, table), f"{table.database}.{table.table}"
         return None if data is None else self._event(statement, "table.truncated", subject, data)
 
@@ -170,7 +182,7 @@ class CloudEventsFormat:
         return self._event(statement, "statement", subject, self.data.statement(statement, tables, hide_sql=hide_sql))
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """Those of the data, and the one that says that it is an event."""
+        """The headers of the data's format, and the content type of events."""
         return [("content-type", _CONTENT_TYPE.encode()), *self.data.statement_headers(statement)]
 
     def _event(self, statement: Statement, kind: str, subject: str, data: bytes) -> bytes:
@@ -188,7 +200,7 @@ class CloudEventsFormat:
         )
 
 
-def _marked(message: RowMessage) -> RowMessage:
+def _add_content_type(message: RowMessage) -> RowMessage:
     if message.op is None:
         return message
     return replace(message, headers=(("content-type", (_CONTENT_TYPE.encode(),)), *message.headers))

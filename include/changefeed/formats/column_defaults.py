@@ -1,7 +1,6 @@
-"""What a column holds where a row does not name it, as the default of its Connect schema.
+"""The defaults of columns in Connect schemas, by Debezium's rules.
 
-Debezium's rules: an expression is no default; the current time is none for TIMESTAMP and 1970 for the rest, where the
-column must have a value.
+A default that is an expression is left out. For CURRENT_TIMESTAMP, a NOT NULL column gets 1970 as default.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MOMENTS = {
     connect_types.MICRO_TIMESTAMP: 1_000_000,
     connect_types.NANO_TIMESTAMP: 10**9,
 }
-"""How many units of a schema are a second."""
+"""The number of units of each schema in a second."""
 
 _TEXTS: Mapping[Encoding, Callable[[bytes], str]] = {
     Encoding.BASE64: lambda data: base64.b64encode(data).decode(),
@@ -44,7 +43,7 @@ Value = int | float | str | bytes
 
 
 def with_default(schema: ConnectSchema, column: Column) -> ConnectSchema:
-    """The schema of ``column`` with its default; without one where it has none that is a constant."""
+    """The schema of ``column`` with the column's default, if that is a constant."""
     default = column.default
     if default is None or default.text is None or column.generated:
         return schema
@@ -53,7 +52,7 @@ def with_default(schema: ConnectSchema, column: Column) -> ConnectSchema:
 
 
 def bytes_as_text(schema: ConnectSchema, encoding: Encoding) -> ConnectSchema:
-    """``schema`` of a column whose bytes are text in ``encoding``, default and all; one of another type as it is."""
+    """``schema`` with text in ``encoding`` instead of bytes, also in its default. Other types are unchanged."""
     if schema.type is not Type.BYTES or schema.name is not None:
         return schema
     default = schema.default
@@ -100,18 +99,18 @@ def _string(schema: ConnectSchema, text: str) -> Value | None:
         return None if _days(text) is None else text[:10] + "Z"
     if schema.name == connect_types.ISO_TIME:
         micros = _time_micros(text)
-        return _trimmed(text) + "Z" if micros is not None and 0 <= micros <= _DAY_MICROS else None
+        return _trim_zeros(text) + "Z" if micros is not None and 0 <= micros <= _DAY_MICROS else None
     if schema.name not in (connect_types.ZONED_TIMESTAMP, connect_types.ISO_TIMESTAMP):
         return text
     if _moment_micros(text) is None:
         return None if schema.optional else EPOCH_TEXT
-    return (_trimmed(text) if schema.name == connect_types.ISO_TIMESTAMP else text).replace(" ", "T") + "Z"
+    return (_trim_zeros(text) if schema.name == connect_types.ISO_TIMESTAMP else text).replace(" ", "T") + "Z"
 
 
 def _bytes(schema: ConnectSchema, text: str) -> Value:
     parameters = dict(schema.parameters)
     if schema.name == connect_types.DECIMAL:
-        return unscaled(Decimal(text), int(parameters["scale"]))
+        return unscaled_bytes(Decimal(text), int(parameters["scale"]))
     if schema.name == connect_types.BITS:
         return _bits(text).to_bytes((int(parameters["length"]) + 7) // 8, "little")
     return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
@@ -135,18 +134,18 @@ _READERS: dict[Type, Callable[[ConnectSchema, str], Value | None]] = {
 }
 
 
-def unscaled(number: Decimal, scale: int) -> bytes:
-    """Connect's Decimal: the number without its point, as the fewest bytes of its two's complement, big-endian."""
+def unscaled_bytes(number: Decimal, scale: int) -> bytes:
+    """The bytes of Connect's Decimal: the number without its point, in the shortest big-endian two's complement."""
     sign, digits, exponent = number.as_tuple()
     power: int = 10 ** (int(exponent) + scale)
-    whole = int("".join(map(str, digits))) * (-power if sign else power)
-    return whole.to_bytes(((whole if whole >= 0 else ~whole).bit_length() + 8) // 8, "big", signed=True)
+    integer = int("".join(map(str, digits))) * (-power if sign else power)
+    return integer.to_bytes(((integer if integer >= 0 else ~integer).bit_length() + 8) // 8, "big", signed=True)
 
 
-def _trimmed(text: str) -> str:
+def _trim_zeros(text: str) -> str:
     """``text`` without zeros at the end of its fraction."""
-    whole, _, fraction = text.partition(".")
-    return whole + (f".{digits}" if (digits := fraction.rstrip("0")) else "")
+    integer, _, fraction = text.partition(".")
+    return integer + (f".{digits}" if (digits := fraction.rstrip("0")) else "")
 
 
 def _in_units(micros: int | None, units: int) -> int | None:
@@ -163,7 +162,7 @@ def _days(text: str) -> int | None:
 
 
 def _moment_micros(text: str) -> int | None:
-    """Microseconds since 1970; None for a date that is none."""
+    """Microseconds since 1970; None for an invalid date."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Before, after and op as separate texts: what the `mysql_binlog` data source fills its columns from."""
+"""The format of the data source `mysql_binlog`: op, before and after as separate columns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from changefeed.formats.template import DELETE_AND_CREATE, Messages, Op, Slot, T
 from changefeed.model.table_schema import TableSchema
 
 SEPARATOR = b"\x1e"
-"""ASCII's record separator: JSON text never holds it unescaped."""
+"""The record separator of ASCII, which JSON text never has unescaped."""
 
 
 @dataclass(frozen=True)
 class ColumnsFormat:
-    """op, row, timestamp, server_id, before and after, each ended by SEPARATOR but the last."""
+    """Values with op, row, timestamp, server_id, before and after, separated by SEPARATOR."""
 
     style: Style = DEFAULT_STYLE
     notation: Notation = JSON

@@ -1,4 +1,4 @@
-"""Connect's schemas as its JSON converter spells them beside each message, and rows whose columns are as they say.
+"""Connect's schemas and rows in the JSON of its JSON converter, which writes a schema with each message.
 
 Source: https://kafka.apache.org/43/javadoc/org/apache/kafka/connect/json/package-summary.html
 """
@@ -18,7 +18,7 @@ from changefeed.model.table_schema import Column
 
 
 def json_schema(schema: ConnectSchema) -> dict[str, object]:
-    """The schema as the converter's `schema` has it."""
+    """The JSON of ``schema``, as the converter writes it into `schema`."""
     spelled: dict[str, object] = {"type": str(schema.type)}
     if schema.items is not None:
         spelled["items"] = json_schema(schema.items)
@@ -37,27 +37,27 @@ def json_schema(schema: ConnectSchema) -> dict[str, object]:
 
 
 def schema_literal(schema: ConnectSchema) -> bytes:
-    """What stands before a message that ``schema`` goes with; `}` closes it."""
+    """The text before the payload of a message with ``schema``. The payload and `}` follow."""
     return b'{"schema":' + orjson.dumps(json_schema(schema)) + b',"payload":'
 
 
 @dataclass(frozen=True)
 class ConnectNotation(JsonNotation):
-    """JSON objects; a date that is none is null, or 1970 in a column that must have a value, as Connect has it."""
+    """The JSON notation of Connect: an invalid date is null, or 1970 in a NOT NULL column."""
 
     style: Style = field(default_factory=Style, hash=False)
 
     def column(self, column: Column) -> ColumnText:
-        """`"name":` before a value; behind it null, or 1970."""
+        """`"name":` before a value, then the value, null, or 1970."""
         name = json_string(column.name) + b":"
         return ColumnText(name, name + (self._zero(column) if column.nullable is False else b"null"))
 
     def of(self, slot: Slot) -> Notation:  # noqa: ARG002 - all alike
-        """This one: all rows are alike."""
+        """This notation for all slots."""
         return self
 
     def _zero(self, column: Column) -> bytes:
-        """What stands for NULL in a column that the source has no NULL in: a date that is none is written so."""
+        """The text for NULL in a NOT NULL column. Such a NULL is an invalid date."""
         match column.data_type:
             case "timestamp" if self.style[Kind.TIMESTAMP] is Encoding.ZONED:
                 return b'"1970-01-01T00:00:00Z"'

@@ -1,6 +1,6 @@
-"""What Kafka Connect calls a schema, and the one that Debezium's MySQL connector gives to a table.
+"""Kafka Connect's schemas of tables, as in Debezium's MySQL connector.
 
-One description for each way to spell it: beside each message as JSON, or as Avro in a registry.
+The same schema is written as JSON with each message, or as Avro in a registry.
 
 Sources: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-data-types,
 https://kafka.apache.org/43/javadoc/org/apache/kafka/connect/data/Schema.html
@@ -42,7 +42,7 @@ from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.model.table_schema import Column, TableSchema
 
 _NOT_OF_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
-"""To Java a character beyond U+FFFF is two."""
+"""Characters that a topic's name cannot have. Java counts a character beyond U+FFFF as two."""
 _LONGEST_TOPIC = 249
 _STRING = ConnectSchema(Type.STRING)
 _INT64 = ConnectSchema(Type.INT64)
@@ -51,7 +51,7 @@ _MAYBE_INT64 = ConnectSchema(Type.INT64, optional=True)
 
 _WIDER = {"tinyint": Type.INT16, "smallint": Type.INT32, "mediumint": Type.INT32, "int": Type.INT64}
 _SIGNED = {"tinyint": Type.INT16, "smallint": Type.INT16, "mediumint": Type.INT32, "int": Type.INT32}
-"""The types of integers, unsigned and signed, but for BIGINT."""
+"""The types of integers except BIGINT, unsigned and signed."""
 
 _BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _GEOMETRIES = frozenset(
@@ -66,11 +66,11 @@ _BIGINTS = {
         Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "0"), ("connect.decimal.precision", "20"))
     ),
 }
-"""BIGINT UNSIGNED, where it is not the number that BIGINT is."""
+"""The schema of BIGINT UNSIGNED by encoding. With other encodings it is the schema of BIGINT."""
 
 
 def value_schema(column: Column, style: Style) -> ConnectSchema:
-    """The schema of a column's values, as they are written in ``style``; without a default."""
+    """The schema of a column's values in ``style``, without a default."""
     return replace(_type_of(column, style), optional=column.nullable is not False)
 
 
@@ -92,7 +92,7 @@ def _type_of(column: Column, style: Style) -> ConnectSchema:
                 return ConnectSchema(Type.BOOLEAN)
             return ConnectSchema(Type.BYTES, name=BITS, version=1, parameters=(("length", str(column.length)),))
         case "enum" | "set":
-            return _labelled(column)
+            return _label_schema(column)
         case "json":
             return ConnectSchema(Type.STRING, name=JSON, version=1)
         case "year":
@@ -119,8 +119,8 @@ def _decimal(column: Column, style: Style) -> ConnectSchema:
     return _STRING
 
 
-def _labelled(column: Column) -> ConnectSchema:
-    if not column.labels:  # nobody knows them: values are their numbers
+def _label_schema(column: Column) -> ConnectSchema:
+    if not column.labels:  # labels are unknown: values are numbers
         return ConnectSchema(Type.INT32 if column.data_type == "enum" else Type.INT64)
     allowed = ",".join(label.replace(",", "\\,") for label in column.labels)
     name = ENUM if column.data_type == "enum" else ENUM_SET
@@ -143,7 +143,7 @@ _TEMPORALS = {
         Encoding.OFFSET: (Type.STRING, ISO_TIMESTAMP),
     },
 }
-"""The schemas of encodings that have one each."""
+"""Type and name of schemas by encoding."""
 
 
 def _temporal(column: Column, style: Style) -> ConnectSchema:
@@ -156,7 +156,7 @@ def _temporal(column: Column, style: Style) -> ConnectSchema:
         return ConnectSchema(type, name=name, version=1)
     match kind:
         case Kind.DATE:
-            # Connect's own where the others are: what writes days does not tell the two apart
+            # also with Connect's types: a writer of days does not distinguish the two
             name = CONNECT_DATE if style[Kind.TIME] is Encoding.OF_DAY else DATE
             return ConnectSchema(Type.INT32, name=name, version=1)
         case Kind.TIME:
@@ -222,7 +222,7 @@ SOURCE = ConnectSchema(
         ("query", _MAYBE_STRING),
     ),
 )
-"""Where a change comes from."""
+"""The schema of `source`, the origin of a change."""
 
 TRANSACTION = ConnectSchema(
     Type.STRUCT,
@@ -231,7 +231,7 @@ TRANSACTION = ConnectSchema(
     version=1,
     fields=(("id", _STRING), ("total_order", _INT64), ("data_collection_order", _INT64)),
 )
-"""Where in its transaction a change stands."""
+"""The schema of `transaction`, the position of a change in its transaction."""
 
 
 TRANSACTION_KEY = ConnectSchema(
@@ -262,11 +262,11 @@ TRANSACTION_VALUE = ConnectSchema(
         ("ts_ms", _INT64),
     ),
 )
-"""The records of the transaction topic."""
+"""The schema of the values in the transaction topic."""
 
 
 def row_schema(name: str, columns: Sequence[tuple[str, ConnectSchema]]) -> ConnectSchema:
-    """The struct of a row or a key, whose columns are named and described."""
+    """The struct of a row or a key with these columns."""
     return ConnectSchema(Type.STRUCT, name=name, fields=tuple(columns))
 
 
@@ -291,13 +291,13 @@ def envelope(prefix: str, row: ConnectSchema) -> ConnectSchema:
 
 
 def prefix_of(server_name: str, table: TableSchema) -> str:
-    """What the names of a table's schemas begin with: what Debezium calls its topic, which Kafka has to take."""
+    """The prefix of the names of a table's schemas: Debezium's topic name, without characters that Kafka forbids."""
     name = f"{server_name}.{table.database}.{table.table}"
     return _NOT_OF_A_TOPIC.sub(lambda found: "__" if found[0] > "\uffff" else "_", name)[:_LONGEST_TOPIC]
 
 
 def schema_change(name: str) -> ConnectSchema:
-    """The record of a definition, as `schema_change` of the Debezium format writes it."""
+    """The schema of the record that `schema_change` of the Debezium format writes."""
     names = ConnectSchema(Type.ARRAY, optional=True, items=_STRING)
     column = ConnectSchema(
         Type.STRUCT,

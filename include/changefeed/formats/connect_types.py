@@ -1,4 +1,4 @@
-"""What Kafka Connect calls a schema: how a binary notation says what a column's values are written as.
+"""Kafka Connect's schemas, which also describe the types of binary notations.
 
 Source: https://kafka.apache.org/43/javadoc/org/apache/kafka/connect/data/Schema.html
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Type(StrEnum):
-    """Connect's types, as its JSON spells them."""
+    """Connect's types, by their names in JSON."""
 
     BOOLEAN = "boolean"
     INT16 = "int16"
@@ -26,10 +26,12 @@ class Type(StrEnum):
 
 @dataclass(frozen=True)
 class ConnectSchema:
-    """A type with what is said of it. ``name`` and ``version`` are those of a logical type or a struct.
+    """A type with its properties.
 
-    ``default`` is a number, a boolean, a text or bytes; None where there is none. ``items`` are those of an array,
-    ``fields`` those of a struct: pairs of a name and a schema.
+    - ``name``, ``version``: of a logical type or a struct
+    - ``default``: a number, a boolean, a text or bytes; None if there is none
+    - ``items``: the schema of the items of an array
+    - ``fields``: the fields of a struct, as pairs of a name and a schema
     """
 
     type: Type

@@ -1,7 +1,7 @@
-"""What Debezium's MySQL connector writes, as Kafka Connect's JSON converter spells it.
+"""The format `debezium`: records of Debezium's MySQL connector in the JSON of Kafka Connect.
 
-Sources: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events, for schema changes its
-#mysql-schema-change-topic, and the connector itself, which a test runs beside this.
+Sources: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events and
+#mysql-schema-change-topic on that page; and the connector itself, with which a test compares this format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from changefeed.formats.debezium_options import (
     row_rules,
 )
 from changefeed.formats.envelope import change_of, read_envelopes, rows_of_envelopes
-from changefeed.formats.format import FormatSettings, RowRules, TableChange, TransactionRecords
+from changefeed.formats.format import NO_PLACE_IN_SCHEMA, FormatSettings, RowRules, TableChange, TransactionRecords
 from changefeed.formats.notation import json_string
 from changefeed.formats.options import Options
 from changefeed.formats.reader import RecordReader, SchemaText
@@ -62,7 +62,10 @@ NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """``prefix`` is the connector's `topic.prefix`, ``ts_ms`` when the window was frozen."""
+    """The format `debezium`.
+
+    ``prefix`` is the connector's `topic.prefix`. ``ts_ms`` is the time at which the window was frozen.
+    """
 
     prefix: str
     ts_ms: int
@@ -76,7 +79,7 @@ class DebeziumFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> DebeziumFormat:
-        """The format as ``settings`` say; raises OptionError for options that it does not have."""
+        """The format with ``settings``; raises OptionError for an invalid option."""
         options = Options("debezium", OPTIONS, settings.options)
         if options.has(TOMBSTONES) and options[TOMBSTONES] and not settings.tombstones:
             raise OptionError(f"{TOMBSTONES.name!r} is true, and the pipeline's `tombstones` false", TOMBSTONES.name)
@@ -98,12 +101,12 @@ class DebeziumFormat:
 
     @cached_property
     def notation(self) -> ConnectNotation:
-        """JSON as Connect has it."""
+        """The notation of Connect's JSON."""
         return ConnectNotation(style=self.style)
 
     @property
     def needs_definitions(self) -> bool:
-        """Schemas say defaults."""
+        """Whether messages have schemas, which include defaults."""
         return self.schemas
 
     # --- schemas
@@ -128,7 +131,7 @@ class DebeziumFormat:
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
-        """The key's columns as a struct; None for a table without one."""
+        """The key's columns as a struct; None for a table without a key."""
         if not table.primary_key:
             return None
         if not self.schemas:
@@ -136,7 +139,12 @@ class DebeziumFormat:
         return self._with_schema(self._row(table, "Key", table.primary_key), (Slot.KEY,))
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete that names the new one, its tombstone, and a create that names the old one."""
+        """The messages of each kind of change. A change of key has three:
+
+        1. a delete, with the new key in a header
+        2. its tombstone
+        3. a create, with the old key in a header
+        """
         deleted = (DELETED, TOMBSTONE) if self.tombstones and table.primary_key else (DELETED,)
         moved = tuple(replace(message, headers=((NEW_KEY, (Slot.KEY_AFTER,)),)) for message in deleted)
         created = replace(CREATED_ANEW, headers=((OLD_KEY, (Slot.KEY_BEFORE,)),))
@@ -178,9 +186,16 @@ class DebeziumFormat:
         )
         return self._with_schema(self._envelope(table), payload) if self.schemas else payload
 
+    def member_fault(self, name: str, value: object) -> str | None:  # noqa: ARG002 - the protocol's signature
+        """The reason why records cannot have a further member; None for records without schemas."""
+        return NO_PLACE_IN_SCHEMA if self.schemas else None
+
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
-        """Envelopes say each change in full. Rows can be compared by their text, unless schemas are around them, or a
-        document is in them that may be spelled in several ways."""
+        """The reader of envelopes, which have both images of a change.
+
+        Rows can be compared by their text, except in records with schemas, and in tables with JSON columns if documents
+        are inline, because a document has several spellings.
+        """
         inline = self.style[Kind.JSON] is Encoding.INLINE
 
         def is_text(table: TableSchema) -> bool:
@@ -213,7 +228,7 @@ class DebeziumFormat:
     # --- statements
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
-        """Debezium's record of a schema change, and the definition's verb in a field of our own: `kind`."""
+        """Debezium's record of a schema change; the additional field `kind` has the verb of the DDL statement."""
         return orjson.dumps(
             {
                 "source": self._source(statement, [(database, table) for database, table, _ in changes]),
@@ -227,14 +242,14 @@ class DebeziumFormat:
         )
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
-        """Op `t`; None where it is skipped, as it is by default."""
+        """A record of op `t`; None if `skipped.operations` has `t`, which is the default."""
         if "t" in self.row_rules.skipped:
             return None
         payload = orjson.dumps(self._record(statement, [(table.database, table.table)], "t"))
         return schema_literal(self._envelope(table)) + payload + b"}" if self.schemas else payload
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
-        """Op `q` with the statement's SQL, or null for that. Debezium has no such record: it is ours."""
+        """A record of op `q`, with the statement's SQL or null. Debezium has no such record."""
         session = session_of(statement.ts_seconds, statement.variables)
         return orjson.dumps(
             {
@@ -250,7 +265,7 @@ class DebeziumFormat:
         )
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No headers."""
         return ()
 
     def _record(self, statement: Statement, tables: Sequence[tuple[str, str]], op: str) -> dict[str, object]:
@@ -264,7 +279,7 @@ class DebeziumFormat:
         }
 
     def _source(self, statement: Statement, tables: Sequence[tuple[str, str]]) -> dict[str, object]:
-        times = _times(statement.micros // 1000 * 1000)  # in whole milliseconds, as there
+        times = _times(statement.micros // 1000 * 1000)  # whole milliseconds, as Debezium has
         return {
             "version": __version__,
             "connector": "mysql",
@@ -287,7 +302,7 @@ class DebeziumFormat:
 
 
 def _check_topic(name: str, option: str) -> None:
-    """Raises OptionError for the topic of transactions, whose name ``option`` decides, that Kafka does not allow."""
+    """Raises OptionError for ``option`` if Kafka does not allow ``name`` as the name of the transaction topic."""
     try:
         check_chosen_name(name)
     except ValueError as error:
@@ -295,5 +310,5 @@ def _check_topic(name: str, option: str) -> None:
 
 
 def _times(micros: int) -> dict[str, int]:
-    """The fields of a time of so many microseconds since 1970."""
+    """The fields of a time, given in microseconds since 1970."""
     return {"ts_ms": micros // 1000, "ts_us": micros, "ts_ns": micros * 1000}

@@ -1,4 +1,4 @@
-"""The options of the format `debezium`, with the names, values and defaults that Debezium's MySQL connector has.
+"""The options of format `debezium`, with the names, values and defaults of Debezium's MySQL connector.
 
 Source: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-connector-properties
 """
@@ -19,7 +19,7 @@ _SKIPPABLE = ("c", "u", "d", "t", "r")
 
 
 def _operations(name: str) -> Option[frozenset[str]]:
-    """The option called ``name``: operations with commas between them, or `none`."""
+    """The option called ``name``: operations separated by commas, or `none`."""
 
     def read(given: object) -> frozenset[str]:
         words = frozenset(word.strip() for word in given.split(",")) if isinstance(given, str) else frozenset()
@@ -47,13 +47,13 @@ def _table_keys(name: str) -> Option[tuple[TableKey, ...]]:
 def _table_key(item: str) -> TableKey:
     match = re.fullmatch(r"\s*([^\s:]+):([^:\s]+)\s*", item)
     if match is None:
-        raise ValueError(f"TABLES:COLUMN,COLUMN where {item.strip()!r} stands")
+        raise ValueError(f"TABLES:COLUMN,COLUMN instead of {item.strip()!r}")
     columns = match[2].split(",")
     for number, column in enumerate(columns):
         if re.search(r"[][.*+?(){}|^$\\]", column) or not column:
             raise ValueError(f"names of columns, and {column!r} is none: patterns are known for tables only")
         if column.lower() in map(str.lower, columns[:number]):
-            raise ValueError(f"each column once, and {column!r} stands in {item.strip()!r} twice")
+            raise ValueError(f"each column once, and {column!r} is in {item.strip()!r} twice")
     tables = UserPattern(match[1], ignore_case=True)
     if problem := tables.problem:
         raise ValueError(f"a regular expression before the colon, and {match[1][:100]!r} is none: {problem}")
@@ -76,7 +76,7 @@ KEYS = _table_keys("message.key.columns")
 TRANSACTIONS = flag("provide.transaction.metadata", default=False)
 TRANSACTION_TOPIC = text("topic.transaction", "transaction")
 _OF_ROWS: Mapping[str, Option[Any]] = {"skip": SKIPPED, "keys": KEYS}
-"""By setting of a pipeline the option that says it in Debezium's words."""
+"""The options of Debezium, by the setting of a pipeline that they replace."""
 OPTIONS = (
     SCHEMAS,
     PREFIX,
@@ -101,14 +101,14 @@ _PRECISIONS = {
     "microseconds": (Encoding.EPOCH, Encoding.MICROS, Encoding.MICROS),
     "nanoseconds": (Encoding.EPOCH, Encoding.NANOS, Encoding.NANOS),
 }
-"""How DATE, TIME and DATETIME are written, by `time.precision.mode`."""
+"""The encodings of DATE, TIME and DATETIME, by `time.precision.mode`."""
 _BINARIES = {"base64-url-safe": Encoding.BASE64_URL, "hex": Encoding.HEX}
 DEFAULT_RULES = RowRules(SKIPPED.default, keyless="unique")
-"""Without options."""
+"""The row rules if no option is set."""
 
 
 def row_rules(options: Options) -> RowRules:
-    """What the options say of rows."""
+    """The row rules that ``options`` set."""
     given = {setting: option.name for setting, option in _OF_ROWS.items() if options.has(option)}
     return replace(
         DEFAULT_RULES,
@@ -120,7 +120,7 @@ def row_rules(options: Options) -> RowRules:
 
 
 def connector_style(options: Options, chosen: Mapping[Kind, Encoding]) -> Style:
-    """How the options say that values are written; ``chosen`` comes before them."""
+    """The style that ``options`` set. The encodings in ``chosen`` take precedence."""
     date, time, datetime = _PRECISIONS[options[TIMES]]
     return Style(
         {

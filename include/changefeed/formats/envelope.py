@@ -1,4 +1,4 @@
-"""Debezium's envelope read back: which row of which table changed, from what to what, and where in the binlog."""
+"""Readers of Debezium's envelopes, which return table, row images and coordinates of a change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 
 from changefeed.errors import BadRecordError
 from changefeed.formats.notation import json_string
-from changefeed.formats.reader import Envelope, FoundRows, ReadChange, RowFinder
+from changefeed.formats.reader import Envelope, ReadChange, RowFinder, RowRanges
 from changefeed.model.table_schema import TableSchema
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_envelope(value: bytes) -> Envelope:
-    """Read a message's value, with its schema or without; raises BadRecordError for one that is no envelope."""
+    """The envelope of a message's value, with or without its schema. Raises BadRecordError for any other value."""
     try:
         fields = orjson.loads(value)
         if "payload" in fields and "schema" in fields:
@@ -36,18 +36,18 @@ def read_envelope(value: bytes) -> Envelope:
         )
     except (ValueError, TypeError, KeyError) as error:
         raise BadRecordError(
-            f"{value[:200]!r} is no envelope of Debezium's ({error!r}): something else than this pipeline writes "
+            f"{value[:200]!r} is no envelope of Debezium's ({error!r}): another program writes "
             "to its topic, or it had another format before"
         ) from error
 
 
 def read_envelopes(value: bytes) -> Sequence[Envelope]:
-    """The change that a message is of, as `Envelopes`."""
+    """The change of a message's value; () for a record without an op. For `reader.Envelopes`."""
     return (read_envelope(value),) if b'"op"' in value else ()
 
 
 def change_of(value: Any) -> ReadChange:
-    """What an envelope says, or the record of a definition."""
+    """The change of an envelope or of a schema change record, from its JSON values."""
     if "op" not in value:
         if "ddl" not in value:
             raise KeyError("op")
@@ -57,8 +57,8 @@ def change_of(value: Any) -> ReadChange:
 
 
 def rows_of_envelopes(tables: Sequence[TableSchema]) -> RowFinder:
-    """What finds the rows of ``tables`` in envelopes without a schema."""
-    import numpy as np  # here, as whoever only looks at settings has no use for kernels
+    """A finder of the rows of ``tables`` in envelopes without a schema."""
+    import numpy as np  # imported here, as reading settings needs no kernels
 
     from changefeed.formats import envelope_kernel as kernel
 
@@ -66,11 +66,11 @@ def rows_of_envelopes(tables: Sequence[TableSchema]) -> RowFinder:
     texts = np.frombuffer(bytearray().join(names), np.uint8)
     ends = np.cumsum([len(name) for name in names]).astype(np.int64)
 
-    def found(data: Bytes, starts: Words, ends_of_values: Words) -> FoundRows:
+    def found(data: Bytes, starts: Words, ends_of_values: Words) -> RowRanges:
         words = np.empty((len(starts), kernel.ENVELOPE_WORDS), np.int64)
         starts, ends_of_values = np.ascontiguousarray(starts), np.ascontiguousarray(ends_of_values)
         kernel.read_envelopes(data, starts, ends_of_values, texts, ends, words.reshape(-1))
         before, after = words[:, kernel.BEFORE : kernel.BEFORE_END + 1], words[:, kernel.AFTER : kernel.AFTER_END + 1]
-        return FoundRows(words[:, kernel.OP], words[:, kernel.TABLE], before, after)
+        return RowRanges(words[:, kernel.OP], words[:, kernel.TABLE], before, after)
 
     return found

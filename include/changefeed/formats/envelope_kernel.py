@@ -1,4 +1,4 @@
-"""What is read of Debezium's envelopes without making objects of them: op, table, and where the rows are."""
+"""A kernel that finds op, table and rows in Debezium's envelopes without creating Python objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from changefeed.native.same_bytes import is_same
 from changefeed.native.span import length, span
 
 OP, TABLE, BEFORE, BEFORE_END, AFTER, AFTER_END = range(6)
-"""Words of an envelope: the letter of its op, or -1 for what is not read here; the number of its table, or -1 for none
-of those that were named; and where its rows begin and end, -1 for null."""
+"""The words of an envelope.
+
+- OP: the letter of its op; -1 for other records
+- TABLE: the number of its table; -1 if it is none of the requested tables
+- BEFORE to AFTER_END: the begin and the end of its rows; -1 for null"""
 ENVELOPE_WORDS = 6
 
 _NAMES = np.frombuffer(b"beforeafteropsourcedbtable", np.uint8).copy()
@@ -27,7 +30,7 @@ def _is(data: Bytes, name: int, value: int, first: int, last: int) -> bool:
 
 @inline
 def _table_of(data: Bytes, start: int, end: int, tables: Bytes, table_ends: Words) -> int:
-    """The number of the table that ``source`` is of: its database and its name are those of ``tables``."""
+    """The number in ``tables`` of the table that ``source`` names; -1 if it is not there."""
     database = -1
     database_end = -1
     table = -1
@@ -56,8 +59,11 @@ def _table_of(data: Bytes, start: int, end: int, tables: Bytes, table_ends: Word
 
 @entry("void(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1])")
 def read_envelopes(data: Bytes, starts: Words, ends: Words, tables: Bytes, table_ends: Words, words: Words) -> None:
-    """Fill ENVELOPE_WORDS of ``words`` for each text ``data[start:end]``; op -1 where it is anything else than an
-    envelope without a schema. ``tables`` are the JSON strings of each table's database and name."""
+    """Fill ENVELOPE_WORDS of ``words`` for each text ``data[start:end]``.
+
+    The op is -1 for any text but an envelope without a schema. ``tables`` has the JSON strings of each table's database
+    and name.
+    """
     data, starts, ends, words = span(data), span(starts), span(ends), span(words)
     tables, table_ends = span(tables), span(table_ends)
     for row in range(length(starts)):

@@ -1,6 +1,6 @@
-"""The binlog's events as JSON: a rows event with all of its rows, and the QUERY event of a statement.
+"""The format `event`: binlog events as JSON. A message is a rows event with all of its rows, or a QUERY event.
 
-Fields have the names of mysql-replication's attributes, whose events other programs know.
+The fields have the names of attributes in mysql-replication.
 
 Source: https://github.com/julien-duponchelle/python-mysql-replication, `pymysqlreplication/event.py` and `row_event.py`
 """
@@ -18,7 +18,7 @@ from changefeed.formats.notation import JSON, Notation, json_string
 from changefeed.formats.options import Options
 from changefeed.formats.reader import Envelope, JsonImage, ReadChange, RecordReader, SchemaText, envelopes_of
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template, joined_rows
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template, join_rows
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
 from changefeed.records.block import Header
@@ -28,14 +28,14 @@ _STYLE = {
     Kind.BIGINT_UNSIGNED: Encoding.NUMBER,
     **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding.ISO),
 }
-"""Values that nothing is lost of, in which plain JSON has them."""
+"""Encodings of plain JSON that lose no part of a value."""
 _EVENTS: dict[Op, str] = {"c": "WriteRowsEvent", "u": "UpdateRowsEvent", "d": "DeleteRowsEvent", "r": "Row"}
 _QUERY = "QueryEvent"
 
 
 @dataclass(frozen=True)
 class EventFormat:
-    """Messages have no key; ``style`` is how values are written."""
+    """The format `event`, whose messages have no key. ``style`` has the encodings of values."""
 
     style: Style
     notation: Notation = JSON
@@ -43,32 +43,32 @@ class EventFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> EventFormat:
-        """The format as ``settings`` say; raises OptionError for any option, as it has none."""
+        """The format with ``settings``; raises OptionError for any option, as it has none."""
         Options("event", (), settings.options)
         return cls(Style({**_STYLE, **settings.style.chosen}))
 
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No key."""
         return None
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
-        """One each, and no tombstones."""
+        """One message for each change, and no tombstones."""
         return ONE_MESSAGE_EACH
 
     @property
     def joins_rows(self) -> bool:
-        """Always."""
+        """True: a message has all rows of an event."""
         return True
 
     @property
     def statements_to_named(self) -> bool:
-        """Always."""
+        """True: records of statements go to all tables that the statement names."""
         return True
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """A rows event. A row that a SELECT read is in no event: it has no header."""
+        """The value: a rows event. A row that a SELECT read has no event, so it has no fields of an event's header."""
         row: Template = (b'{"values":', Slot.BEFORE if op == "d" else Slot.AFTER, b"}")
         if op == "u":
             row = (b'{"before_values":', Slot.BEFORE, b',"after_values":', Slot.AFTER, b"}")
@@ -81,6 +81,7 @@ class EventFormat:
             Slot.EVENT_END,
             b',"flags":',
             Slot.EVENT_FLAGS,
+            Slot.PARTITION_INFO,
         )
         key = [table.columns[number].name for number in table.primary_key]
         head: Template = (
@@ -94,10 +95,10 @@ class EventFormat:
             b'","schema":%b,"table":%b,"primary_key":%b,"rows":['
             % (json_string(table.database), json_string(table.table), orjson.dumps(key)),
         )
-        return joined_rows(op, head, row, b"]}")
+        return join_rows(op, head, row, b"]}")
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
-        """Records have no keys; of a statement they have only its text."""
+        """The reader of records, which have no keys. The record of a statement has only its text."""
         return RecordReader(_changes_of, has_keys=False, envelopes=envelopes_of(_envelopes))
 
     # --- statements
@@ -107,15 +108,15 @@ class EventFormat:
         return _query(statement, statement.sql)
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:  # noqa: ARG002
-        """None: it is a statement as any other, and `publish_ddl` says where those go."""
+        """None: TRUNCATE is published as a statement, if `publish_ddl` is set."""
         return None
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:  # noqa: ARG002
-        """The statement's QUERY event, with no text where that is hidden."""
+        """The statement's QUERY event, without its text if ``hide_sql`` is set."""
         return _query(statement, "" if hide_sql else statement.sql)
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No headers."""
         return ()
 
 
@@ -154,7 +155,15 @@ def _envelopes(value: Any) -> list[Envelope]:
         return []
     op = _OPS[value["event"]]
     return [
-        Envelope(op, value["schema"], value["table"], *_images(op, row), value["log_file"], value.get("log_pos", 0))
+        Envelope(
+            op,
+            value["schema"],
+            value["table"],
+            *_images(op, row),
+            value["log_file"],
+            value.get("log_pos", 0),
+            ends=True,
+        )
         for row in value["rows"]
     ]
 

@@ -1,6 +1,6 @@
-"""Rows with their columns at top level, as Debezium's transform ExtractNewRecordState makes them of its envelope.
+"""The format `flat`: rows with their columns at top level, as Debezium's transform ExtractNewRecordState writes them.
 
-Its options have the names, values and defaults that they have there.
+The options have the names, values and defaults of the transform.
 Source: https://debezium.io/documentation/reference/stable/transformations/event-flattening.html
 """
 
@@ -46,26 +46,27 @@ _DELETES: Mapping[str, tuple[RowMessage, ...]] = {
     "rewrite-with-tombstone": (DELETED, TOMBSTONE),
     "delete-to-tombstone": (TOMBSTONE,),
 }
-"""The messages that a delete becomes, by the mode of its option."""
+"""The messages of a delete, by the value of `delete.tombstone.handling.mode`."""
 
 _SOURCE_FIELDS = (
     "version", "connector", "name", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "table", "server_id", "gtid", "file",
     "pos", "row",
 )  # fmt: skip
 _FIELDS = ("op", "ts_ms", *(f"source.{name}" for name in _SOURCE_FIELDS))
-"""The fields of Debezium's envelope that can be added."""
+"""The fields of Debezium's envelope that options can add."""
 
 
 @dataclass(frozen=True)
 class AddedField:
-    """A field of the envelope that each row or record header gets: ``path`` is its name there, ``name`` here."""
+    """A field of the envelope that is added to each row or its headers: ``path`` is its name in the envelope, ``name``
+    its name in the row."""
 
     path: str
     name: str
 
 
 def _fields(name: str) -> Option[tuple[AddedField, ...]]:
-    """The option called ``name``: a list of fields, or one text with commas; `FIELD:NAME` gives a field that name."""
+    """The option called ``name``: a list of fields, or one text with commas. `FIELD:NAME` renames a field."""
 
     def read(given: object) -> tuple[AddedField, ...]:
         texts = given.split(",") if isinstance(given, str) else given
@@ -102,12 +103,12 @@ _OF_CONNECTOR = (
     debezium_options.PREFIX, debezium_options.DECIMALS, debezium_options.TIMES, debezium_options.BIGINTS,
     debezium_options.BINARIES, debezium_options.SKIPPED, debezium_options.UNCHANGED, debezium_options.KEYS,
 )  # fmt: skip
-"""The connector's options that a record still shows when it is flat."""
+"""The options of the connector that also affect flat records."""
 
 
 @dataclass(frozen=True)
 class _FlatNotation(ConnectNotation):
-    """More fields may follow the columns of a row."""
+    """The notation of Connect's JSON, in which more fields may follow the columns of a row."""
 
     def of(self, slot: Slot) -> Notation:
         return ConnectNotation(closing=b"" if slot in (Slot.BEFORE, Slot.AFTER) else self.closing, style=self.style)
@@ -115,7 +116,7 @@ class _FlatNotation(ConnectNotation):
 
 @dataclass(frozen=True)
 class FlatFormat:
-    """``envelope`` is the format whose envelopes are made flat; ``mode`` is that of deletes."""
+    """The format `flat`: ``envelope`` is the format of the envelopes to flatten, ``mode`` the handling of deletes."""
 
     envelope: DebeziumFormat
     mode: str = MODE.default
@@ -125,7 +126,7 @@ class FlatFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> FlatFormat:
-        """The format as ``settings`` say; raises OptionError for options that it does not have."""
+        """The format with ``settings``; raises OptionError for an invalid option."""
         options = Options("flat", (*OPTIONS, *_OF_CONNECTOR), settings.options)
         mode = options[MODE]
         if mode == "rewrite-with-tombstone" and not settings.tombstones:
@@ -141,27 +142,27 @@ class FlatFormat:
 
     @property
     def style(self) -> Style:
-        """The envelope's."""
+        """The style of the envelope."""
         return self.envelope.style
 
     @property
     def row_rules(self) -> RowRules:
-        """The envelope's."""
+        """The row rules of the envelope."""
         return self.envelope.row_rules
 
     @cached_property
     def notation(self) -> Notation:
-        """The envelope's, with rows that more fields may follow."""
+        """The notation of the envelope, in which more fields may follow the columns of a row."""
         return _FlatNotation(style=self.style)
 
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
-        """The envelope's."""
+        """The key of the envelope."""
         return self.envelope.key(table)
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete and a create, as in the envelope."""
+        """The messages of each kind of change. A change of key is a delete and a create, as in the envelope."""
         deletes = _DELETES[self.mode]
         changes = {**ONE_MESSAGE_EACH, ChangeKind.DELETE: deletes, ChangeKind.KEY_CHANGE: (*deletes, CREATED_ANEW)}
         envelopes = self.envelope.messages(table)
@@ -171,13 +172,13 @@ class FlatFormat:
         }
 
     def _with_headers(self, table: TableSchema, message: RowMessage, envelopes: Sequence[RowMessage]) -> RowMessage:
-        """``message`` with the headers of the envelope that it is made of, and those that are added."""
+        """``message`` with the headers of its envelope and the added headers."""
         own = next((envelope.headers for envelope in envelopes if envelope.key == message.key), ())
         added = ((field.name, self._field(field.path, table, message.op or "d")) for field in self.headers)
         return replace(message, headers=(*own, *added))
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """The after image's columns, or those of the row that was deleted, and the fields that are added."""
+        """The columns of the after image, or of the before image of a delete, and the added fields."""
         added: list[tuple[str, Template]] = []
         if self.mode.startswith("rewrite") or op == "d":
             added.append(("__deleted", (b'"true"' if op == "d" else b'"false"',)))
@@ -218,8 +219,9 @@ class FlatFormat:
         return fields[path]
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
-        """Rows without what was added; of a change they say only what is there after it."""
+        """The reader of rows without added fields. Records have only one image of a change."""
         added = {field.name for field in self.fields}
+        op_field = next((field.name for field in self.fields if field.path == "op"), "")
 
         def read(value: Any) -> ReadChange:
             if value.get("__op") == "q" and "__sql" in value:
@@ -228,22 +230,27 @@ class FlatFormat:
                 return ReadChange("")
             row = {name: cell for name, cell in value.items() if name not in added and name != "__deleted"}
             is_deleted = value.get("__deleted") == "true"
-            return ReadChange("d", "", row, None) if is_deleted else ReadChange("c", "", None, row)
+            if is_deleted:
+                return ReadChange("d", "", row, None)
+            op = value.get(op_field, "w")  # records older than `op` in the settings do not have it
+            if op not in ("c", "u", "r", "w"):
+                raise ValueError(f"{op_field!r} is {op!r} of a row that is not deleted")
+            return ReadChange(op, "", None, row)
 
         return RecordReader(read, says_before=False)
 
     # --- statements
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
-        """Debezium's record of a schema change, which the transform lets pass."""
+        """Debezium's record of a schema change, which the transform does not change."""
         return self.envelope.schema_change(statement, kind, changes)
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:  # noqa: ARG002
-        """None: the transform leaves such records out."""
+        """None, because the transform drops such records."""
         return None
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
-        """What the envelope's record says, in fields that begin as added ones do."""
+        """The fields of the envelope's record, with the prefix `__`."""
         fields = {
             "__op": "q",
             "__source_ts_ms": statement.ts_seconds * 1000,
@@ -254,7 +261,7 @@ class FlatFormat:
         return orjson.dumps(fields)
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No headers."""
         return ()
 
 
@@ -262,5 +269,5 @@ _NUMBERS = frozenset({"ts_ms", *(f"source.{name}" for name in ("ts_ms", "ts_us",
 
 
 def _inside(text: str) -> bytes:
-    """``text`` as it stands in a JSON string."""
+    """``text`` escaped for a JSON string."""
     return json_string(text)[1:-1]

@@ -1,7 +1,8 @@
-"""The messages of Fluvio's MySQL CDC producer: a binlog event with typed cells, and statements as `Query` events.
+"""The format `fluvio`: messages of Fluvio's MySQL CDC producer. Row changes are binlog events with typed cells, and
+statements are `Query` events.
 
-Source: https://github.com/infinyon/fluvio-demo-apps-rust/tree/0081513/cdc-mysql, `src/messages/` (their fields) and
-`src/producer/binlog_manager/binlog_parser.rs` (what they are filled with)
+Source: https://github.com/infinyon/fluvio-demo-apps-rust/tree/0081513/cdc-mysql, `src/messages/` for the fields, and
+`src/producer/binlog_manager/binlog_parser.rs` for their values
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json
 from changefeed.formats.options import Options, text
 from changefeed.formats.reader import Envelope, JsonImage, ReadChange, RecordReader, SchemaText, envelopes_of
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template, joined_rows
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template, join_rows
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.records.block import Header
@@ -51,7 +52,7 @@ _CELLS: Mapping[str, str] = {
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon"), "Blob"),
     **dict.fromkeys(("geomcollection", "geometrycollection"), "Blob"),
 }
-"""What a cell is called, by the column's type; all others are strings."""
+"""The type names of cells, by the type of the column. Other cells are strings."""
 
 RESOURCE = text("mysql_resource_name", "{pipeline}")
 OPTIONS = (RESOURCE,)
@@ -59,7 +60,8 @@ OPTIONS = (RESOURCE,)
 
 @dataclass(frozen=True)
 class _FluvioNotation(JsonNotation):
-    """A row is an array of cells, each an object with its type; a row that lacks a cell is refused."""
+    """The notation in which a row is an array of cells, and a cell is an object with its type. A row image without all
+    columns is an error."""
 
     opening: bytes = b"["
     closing: bytes = b"]"
@@ -73,7 +75,10 @@ class _FluvioNotation(JsonNotation):
 
 @dataclass(frozen=True)
 class FluvioFormat:
-    """``resource`` is the authority of the messages' URIs. No message has a key: a topic has them in commit order."""
+    """The format `fluvio`. ``resource`` is the authority of the messages' URIs.
+
+    Messages have no key, because a topic has them in commit order.
+    """
 
     resource: str
     style: Style = _STYLE
@@ -82,8 +87,10 @@ class FluvioFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> FluvioFormat:
-        """The format as ``settings`` say; raises OptionError for options that it does not have, and SettingsError for a
-        style, as cells have types of their own."""
+        """The format with ``settings``.
+
+        Raises OptionError for an invalid option, and SettingsError for a style, because cells have their own types.
+        """
         options = Options("fluvio", OPTIONS, settings.options)
         if settings.style.chosen:
             raise SettingsError("format 'fluvio' writes values as typed cells: leave `values` out")
@@ -92,15 +99,15 @@ class FluvioFormat:
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No key."""
         return None
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
-        """One each, and no tombstones."""
+        """One message for each change, and no tombstones."""
         return ONE_MESSAGE_EACH
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """A binlog event with all of its rows."""
+        """The value: a binlog event with all of its rows."""
         names = b",".join(json_string(column.name) for column in table.columns)
         kind = b"Add"
         row: Template = (b'{"cols":', Slot.AFTER, b"}")
@@ -108,7 +115,7 @@ class FluvioFormat:
             kind, row = b"Update", (b'{"before_cols":', Slot.BEFORE, b',"after_cols":', Slot.AFTER, b"}")
         elif op == "d":
             kind, row = b"Delete", (b'{"cols":', Slot.BEFORE, b"}")
-        number: Template = (Slot.SEQUENCE,) if op == "r" else (b"0",)  # that of a binlog event is known in the end
+        number: Template = (Slot.SEQUENCE,) if op == "r" else (b"0",)  # `numbering` sets the number of an event later
         head: Template = (
             b'{"uri":%b,"sequence":' % json_string(self._uri(table.database, table.table)),
             *number,
@@ -118,20 +125,20 @@ class FluvioFormat:
             Slot.POSITION,
             b'},"columns":[%b],"operation":{"%b":{"rows":[' % (names, kind),
         )
-        return joined_rows(op, head, row, b"]}}}")
+        return join_rows(op, head, row, b"]}}}")
 
     @property
     def joins_rows(self) -> bool:
-        """Always."""
+        """True: a message has all rows of an event."""
         return True
 
     @property
     def numbering(self) -> Numbering:
-        """The `sequence` of a record: its number among those of its topic-partition, from 0."""
-        return _numbered
+        """The function that sets `sequence`: the number of a record in its topic-partition, from 0."""
+        return _with_number
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
-        """Records have no keys; of a statement they have only its text."""
+        """The reader of records, which have no keys. The record of a statement has only its text."""
         return RecordReader(
             _changes_of, has_keys=False, envelopes=envelopes_of(_envelopes), exact=frozenset({Kind.JSON})
         )
@@ -143,15 +150,15 @@ class FluvioFormat:
         return self._query(statement, statement.sql)
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:  # noqa: ARG002
-        """None: it is a statement as any other, and `publish_ddl` says where those go."""
+        """None: TRUNCATE is published as a statement, if `publish_ddl` is set."""
         return None
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:  # noqa: ARG002
-        """The statement as a `Query` event, with no text where that is hidden."""
+        """The statement as a `Query` event, without its text if ``hide_sql`` is set."""
         return self._query(statement, "" if hide_sql else statement.sql)
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No headers."""
         return ()
 
     def _query(self, statement: Statement, sql: str) -> bytes:
@@ -169,19 +176,20 @@ class FluvioFormat:
 
 
 _UNNUMBERED = b',"sequence":0,"bn_file":'
-"""No string has it: the quotes would be escaped. Only a JSON column may, behind the record's own."""
+"""No JSON string has this text, because its quotes would be escaped. Only a JSON document may have it, and it comes
+after the record's own."""
 
 
-def _numbered(value: bytes, number: int) -> bytes:
+def _with_number(value: bytes, number: int) -> bytes:
     if not value.startswith(b'{"uri":"flv://'):
         return value
     return value.replace(_UNNUMBERED, b',"sequence":%d,"bn_file":' % number, 1)
 
 
 _ROWS = {"Add": ("c", None, "cols"), "Update": ("u", "before_cols", "after_cols"), "Delete": ("d", "cols", None)}
-"""The op of each kind of operation, and where its rows are."""
+"""The op of each kind of operation, and the fields of its rows."""
 _JSON_NULL = orjson.Fragment(b"null")
-"""The document null, which is no NULL: what is made of it as JSON is `null`."""
+"""The JSON document null, as opposed to NULL."""
 
 
 def _changes_of(value: Any) -> list[ReadChange]:
@@ -195,7 +203,7 @@ def _changes_of(value: Any) -> list[ReadChange]:
 
 
 def _plain(image: JsonImage | None) -> JsonImage | None:
-    """``image`` as it is compared: the document null and NULL alike."""
+    """``image`` for comparisons, in which the document null and NULL are equal."""
     return None if image is None else {name: None if it is _JSON_NULL else it for name, it in image.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a wire format is: how row changes and statements become the keys, values and headers of messages."""
+"""The interface of wire formats: keys, values and headers of messages for row changes and statements."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from changefeed.model.user_pattern import UserPattern
 from changefeed.records.block import Header
 
 TableChange = tuple[str, str, TableSchema | None]
-"""(database, table, its columns after a statement); None for a table that is gone or not known."""
+"""(database, table, the table's schema after a statement). The schema is None for a removed or unknown table."""
 
 
 @dataclass(frozen=True)
 class TableKey:
-    """The columns that are the messages' key in the tables whose "database.table" matches ``tables`` whole."""
+    """The columns of the message key, for the tables whose "database.table" matches ``tables`` completely."""
 
     tables: UserPattern
     columns: tuple[str, ...]
@@ -33,11 +33,13 @@ class TableKey:
 
 @dataclass(frozen=True)
 class RowRules:
-    """What options of a format say of which rows are published, and under which keys.
+    """The options of a format about published rows and their keys.
 
-    ``skipped`` are ops that are left out, and with ``unchanged_skipped`` so are updates that change nothing of what is
-    written. ``in_place_of`` has the option that was given by the pipeline's setting which it takes the place of.
-    ``keyless`` is what counts where the pipeline does not say it.
+    - ``skipped``: ops whose rows are not published
+    - ``unchanged_skipped``: whether updates that change no published column are skipped
+    - ``keys``: the key columns of tables
+    - ``in_place_of``: the name of the option by the pipeline's setting that it replaces
+    - ``keyless``: the default of the pipeline's setting `keyless`
     """
 
     skipped: frozenset[str] = frozenset()
@@ -47,17 +49,17 @@ class RowRules:
     keyless: Keyless = "none"
 
     def key_columns(self, database: str, table: str) -> tuple[str, ...]:
-        """The key's columns; those of all patterns that take the table, and none where no pattern does."""
+        """The key columns of all patterns that match the table; () if no pattern matches."""
         taken = (key.columns for key in self.keys if key.tables.fullmatch(f"{database}.{table}"))
         return tuple(dict.fromkeys(column for columns in taken for column in columns))
 
 
 @dataclass(frozen=True)
 class FormatSettings:
-    """What a pipeline says of its messages, for whichever format it names.
+    """The settings of a pipeline for its format.
 
-    ``server_name`` is the pipeline's name, ``ts_ms`` the time when its window was frozen, in milliseconds since 1970:
-    the same at each retry, so that a retry makes the same bytes.
+    ``server_name`` is the pipeline's name. ``ts_ms`` is the time at which the window was frozen, in milliseconds since
+    1970. A retry has the same time, so that it writes the same bytes.
     """
 
     server_name: str
@@ -66,37 +68,38 @@ class FormatSettings:
     tombstones: bool = True
     schema_ids: SchemaIds = field(default_factory=LocalIds)
     options: Mapping[str, object] = field(default_factory=dict)
-    """The format's own, by name, as the YAML has them: whoever makes the format checks them (`formats.options`)."""
+    """The format's own options by name, as in the YAML. The format checks them with `formats.options`."""
 
 
 class RowFormat(Protocol):
-    """How row changes are written: what a decoder needs to know of a format."""
+    """The part of a format that decoders use: how it writes row changes."""
 
     @property
     def style(self) -> Style:
-        """How column values are written."""
+        """The encodings of column values."""
         ...
 
     @property
     def notation(self) -> Notation:
-        """How values become rows, and what stands for what is absent."""
+        """The notation that joins values to rows and writes absent values."""
         ...
 
     @property
     def needs_definitions(self) -> bool:
-        """Whether it says of columns what only their definitions know, such as defaults: a table's schema is looked up
-        then even where its rows come with names."""
+        """Whether messages have column properties from DDL, such as defaults.
+
+        If so, decoding needs a table's schema even if the binlog has the column names."""
         ...
 
     def messages(self, table: TableSchema) -> Messages:
-        """The messages that each kind of change of a row of ``table`` becomes.
+        """The messages of each kind of change of a row of ``table``.
 
-        Tables without a key have no change of key: such an update is an update as any other.
+        A table without a key has no change of key: each update is an ordinary update.
         """
         ...
 
     def key(self, table: TableSchema) -> Template | None:
-        """The message key; None for a table without a primary key: its messages have a null key."""
+        """The message key; None for a table without a primary key, whose messages have a null key."""
         ...
 
     def value(self, table: TableSchema, op: Op) -> Template:
@@ -106,17 +109,19 @@ class RowFormat(Protocol):
 
 @runtime_checkable
 class Shown(Protocol):
-    """A format whose messages are no text, and which shows those that it has made as JSON."""
+    """A format with binary messages that it can convert to JSON."""
 
-    def shown(self, message: bytes) -> bytes:
-        """A key or a value of a table that the format has been asked about, as JSON."""
+    def show(self, message: bytes) -> bytes:
+        """The JSON of a key or a value. The format must have returned the templates of its table before."""
         ...
 
 
 @dataclass(frozen=True)
 class TransactionRecords:
-    """Records of where transactions begin and end: ``topic`` that they go to, and the templates of their key and of
-    both values. Their slots are `Slot.TRANSACTION_ID` and those behind it, and times."""
+    """The records of the begin and end of transactions: their ``topic``, and the templates of their key and values.
+
+    The templates have `Slot.TRANSACTION_ID`, the slots after it, and times.
+    """
 
     topic: str
     key: Template
@@ -126,11 +131,11 @@ class TransactionRecords:
 
 @runtime_checkable
 class Transactional(Protocol):
-    """A format whose messages may say where in their transaction they stand."""
+    """A format whose messages may have their position in the transaction."""
 
     @property
     def transactions(self) -> TransactionRecords | None:
-        """The records that go with that; None where messages do not say it."""
+        """The records of transactions; None if messages have no position in the transaction."""
         ...
 
 
@@ -140,52 +145,56 @@ class Joining(Protocol):
 
     @property
     def joins_rows(self) -> bool:
-        """Whether its values of rows are as `template.joined_rows` makes them."""
+        """Whether values have the form of `template.join_rows`."""
         ...
 
 
 def joins_rows(format: RowFormat) -> bool:
-    """Whether messages of ``format`` have all rows of an event."""
+    """Whether a message of ``format`` has all rows of an event."""
     return isinstance(format, Joining) and format.joins_rows
 
 
 Numbering = Callable[[bytes, int], bytes]
-"""A value and its message's number in the topic-partition, from 0 -> the value with that number. A value of another
-format is returned as it is."""
+"""(value, number) -> the value with the number of its message in the topic-partition, from 0.
+
+A value of another format is returned unchanged."""
 
 
 @runtime_checkable
 class Numbered(Protocol):
-    """A format whose messages may say which number they have in their topic-partition."""
+    """A format whose messages may have their number in the topic-partition."""
 
     @property
     def numbering(self) -> Numbering | None:
-        """What gives a value its number; None where values have none."""
+        """The function that sets the number in a value; None if values have no number."""
         ...
 
 
 def numbering_of(format: RowFormat) -> Numbering | None:
-    """What gives the values of ``format`` their numbers; None where they have none."""
+    """The function that sets the number in values of ``format``; None if values have no number."""
     return format.numbering if isinstance(format, Numbered) else None
 
 
 @runtime_checkable
 class Naming(Protocol):
-    """A format whose records of statements may go to each table that a statement names."""
+    """A format that may send records of a statement to each table that the statement names."""
 
     @property
     def statements_to_named(self) -> bool:
-        """Whether the record of a change in statement format goes to tables that it only reads, too."""
+        """Whether the record of a change in statement format also goes to tables that the statement only reads."""
         ...
 
 
 def statements_to_named(format: RowFormat) -> bool:
-    """Whether records of changes in statement format, written in ``format``, go to tables that they only read, too."""
+    """Whether ``format`` sends records of changes in statement format also to tables that the statement only reads."""
     return isinstance(format, Naming) and format.statements_to_named
 
 
 def transactions_of(format: RowFormat) -> TransactionRecords | None:
-    """The records of transactions of ``format``, which has `Slot.TRANSACTION` in no message without such records."""
+    """The records of transactions in ``format``, None if it has none.
+
+    Without such records, no message has `Slot.TRANSACTION`.
+    """
     return format.transactions if isinstance(format, Transactional) else None
 
 
@@ -195,53 +204,78 @@ class Ruling(Protocol):
 
     @property
     def row_rules(self) -> RowRules:
-        """What they say."""
+        """The row rules of the options."""
         ...
 
 
 def row_rules_of(format: RowFormat) -> RowRules:
-    """What the options of ``format`` say of rows; nothing for a format without such options."""
+    """The row rules of ``format``; the defaults if it has no such options."""
     return format.row_rules if isinstance(format, Ruling) else RowRules()
 
 
-class Format(RowFormat, Protocol):
-    """One wire format: `formats.registry` finds it by the name that pipelines call it by.
+@runtime_checkable
+class Extensible(Protocol):
+    """A format that limits the members that functions may add."""
 
-    A format is a value: the same settings make the same bytes of the same change.
+    def member_fault(self, name: str, value: object) -> str | None:
+        """The reason why records cannot have a member ``name`` with ``value``; None if they can."""
+        ...
+
+
+def member_fault(format: RowFormat, name: str, value: object) -> str | None:
+    """The reason why records of ``format`` cannot have a further member ``name`` with ``value``; None if they can."""
+    if format.notation.binary is not None:
+        return NO_PLACE_IN_SCHEMA
+    return format.member_fault(name, value) if isinstance(format, Extensible) else None
+
+
+NO_PLACE_IN_SCHEMA = (
+    'the schema of the records has no place for it. Set it in the rows (`for row in change.rows: row["NAME"] = ...`), '
+    "and it is a column of the schema; or choose a format without schemas"
+)
+
+
+class Format(RowFormat, Protocol):
+    """One wire format, which `formats.registry` finds by its name.
+
+    With the same settings, a format writes the same bytes for the same change.
     """
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
-        """What reads its records back, with the schemas of a registry where it has one; None where nothing does: such
-        topics are neither verified nor replicated."""
+        """The reader of the format's records, with the schemas of a registry if it uses one.
+
+        None for a format without a reader. Topics of such a format cannot be verified or replicated."""
         ...
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
-        """The value of the record of a definition: ``kind`` is its verb (CREATE, ALTER …), ``changes`` what it did."""
+        """The value of a schema change record: ``kind`` is the verb (CREATE, ALTER …), ``changes`` are the tables that
+        the statement changed."""
         ...
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
-        """The value of the record that says that ``table`` was emptied; it has no columns where they are not known.
+        """The value of the record of a TRUNCATE of ``table``; None if the format has no such record.
 
-        None for no record.
+        ``table`` has no columns if they are not known.
         """
         ...
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
-        """The value of the record of a change in statement format, whose rows nobody knows.
+        """The value of the record of a change in statement format, whose rows are not known.
 
-        ``tables`` are (database, table) of those that it wrote. With ``hide_sql`` the value must not have its text.
+        ``tables`` are (database, table) of the tables that the statement changed. With ``hide_sql`` the value must not
+        have the statement's text.
         """
         ...
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """The record headers that all records of ``statement`` get, besides event id and GTID."""
+        """The headers of all records of ``statement``, except event id and GTID."""
         ...
 
 
 def record_reader(format: Format, schemas: SchemaText | None = None) -> RecordReader:
-    """What reads the records that ``format`` writes; their schemas are those of ``schemas``, or the format's own.
+    """The reader of ``format``, with ``schemas`` or the format's own schemas.
 
-    Raises SettingsError for a format whose records are not read back.
+    Raises SettingsError for a format without a reader.
     """
     reader = format.reader(schemas)
     if reader is None:
@@ -253,15 +287,14 @@ def record_reader(format: Format, schemas: SchemaText | None = None) -> RecordRe
 
 
 def envelope_reader(name: str, format: Format) -> RecordReader:
-    """What reads a follower's records, which has `envelopes`.
+    """The reader of ``format`` for followers, which has `envelopes`.
 
-    Raises SettingsError where the messages of ``format``, which pipelines call ``name``, cannot be read back as the
-    rows that they were made of: a follower would not know what the source holds.
+    ``name`` is the name of ``format``. Raises SettingsError if its messages lose values of the source's rows.
     """
     reader = format.reader(None)
     if reader is None or reader.envelopes is None:
         raise SettingsError(
-            f"messages of format {name!r} are not read back: wanted one whose records say each change in full, as "
+            f"messages of format {name!r} are not read back: expected one whose records say each change in full, as "
             "those of debezium, event and fluvio do"
         )
     lost = {kind: why for kind, why in inexact(format.style).items() if kind not in reader.exact}

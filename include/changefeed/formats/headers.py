@@ -1,6 +1,6 @@
-"""Record headers by name: what a pipeline's `headers` gives to each of its messages, whatever their format.
+"""The record headers that a pipeline's setting `headers` adds to messages of any format.
 
-Event id and GTID are headers of every record, and not among these.
+Every record also has the headers of event id and GTID, which are not set here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from changefeed.formats.format import (
     TableChange,
     TransactionRecords,
     joins_rows,
+    member_fault,
     numbering_of,
     statements_to_named,
     transactions_of,
@@ -31,9 +32,9 @@ from changefeed.model.table_schema import TableSchema
 from changefeed.records.block import Header
 
 BINLOG_HEADER = "mysql_binlog_headers"
-"""The name of the header that has the binlog event's own header as JSON."""
+"""The name of the header that has the binlog event's header as JSON."""
 QUERY_EVENT = 2
-"""The type of the binlog events that hold statements."""
+"""The type of binlog events with statements."""
 
 _BINLOG_HEADER: Template = (
     b'{"timestamp":',
@@ -61,24 +62,28 @@ HEADERS: Mapping[str, Callable[[TableSchema, RowMessage], Template]] = {
     "xid": lambda _table, _message: (Slot.XID_TEXT,),
     "ts_ms": lambda _table, _message: (Slot.TS_SECONDS, b"000"),
 }
-"""What each header says of a row message: `table` is DATABASE.TABLE, `op` the message's c, u, d or r (a tombstone's is
-d), `transaction_id` the GTID, empty where the source has none, `xid` the XA transaction's, empty in all others, `ts_ms`
-when the source wrote the event."""
+"""The headers of a row message, by name.
+
+- `table`: DATABASE.TABLE
+- `op`: c, u, d or r; d for a tombstone
+- `transaction_id`: the GTID; empty if the source has none
+- `xid`: the xid of an XA transaction; empty for other transactions
+- `ts_ms`: the time at which the source wrote the event"""
 
 
 def check_headers(names: Sequence[str]) -> None:
-    """Raises SettingsError for a name that no header has, or that is given twice."""
+    """Raises SettingsError if ``names`` has an unknown or a repeated name."""
     for name in names:
         if name not in HEADERS:
             raise SettingsError(
                 f"unknown header {name!r}{did_you_mean(name, HEADERS)}; valid headers: {', '.join(HEADERS)}"
             )
         if names.count(name) > 1:
-            raise SettingsError(f"header {name!r} is given {names.count(name)} times: wanted once")
+            raise SettingsError(f"header {name!r} is given {names.count(name)} times: expected once")
 
 
 def _binlog_header(statement: Statement) -> bytes:
-    """The header of the binlog event that holds ``statement``, as JSON."""
+    """The header of the binlog event of ``statement``, as JSON."""
     fields = {
         "timestamp": statement.ts_seconds,
         "event_type": QUERY_EVENT,
@@ -93,9 +98,9 @@ def _binlog_header(statement: Statement) -> bytes:
 
 @dataclass(frozen=True)
 class WithHeaders:
-    """The messages of ``format``, each row message with the headers called ``names`` behind its own.
+    """The messages of ``format`` with the headers ``names``, after the headers that the format adds.
 
-    Rows that a SELECT read have no binlog event, and no `mysql_binlog_headers`.
+    Rows that a SELECT read have no binlog event, so they do not get `mysql_binlog_headers`.
     """
 
     format: Format
@@ -103,41 +108,45 @@ class WithHeaders:
 
     @property
     def style(self) -> Style:
-        """That of ``format``."""
+        """The style of ``format``."""
         return self.format.style
 
     @property
     def notation(self) -> Notation:
-        """That of ``format``."""
+        """The notation of ``format``."""
         return self.format.notation
 
     @property
     def needs_definitions(self) -> bool:
-        """As ``format`` says."""
+        """Whether ``format`` needs definitions."""
         return self.format.needs_definitions
 
     @property
     def joins_rows(self) -> bool:
-        """As ``format`` says."""
+        """Whether ``format`` joins rows."""
         return joins_rows(self.format)
 
     @property
     def statements_to_named(self) -> bool:
-        """As ``format`` says."""
+        """Whether ``format`` sends records of statements to all tables that they name."""
         return statements_to_named(self.format)
 
     @property
     def numbering(self) -> Numbering | None:
-        """That of ``format``."""
+        """The numbering of ``format``."""
         return numbering_of(self.format)
 
     @property
     def transactions(self) -> TransactionRecords | None:
-        """Those of ``format``, without headers."""
+        """The records of transactions of ``format``, without the headers ``names``."""
         return transactions_of(self.format)
 
+    def member_fault(self, name: str, value: object) -> str | None:
+        """The reason why records of ``format`` cannot have a further member; None if they can."""
+        return member_fault(self.format, name, value)
+
     def messages(self, table: TableSchema) -> Messages:
-        """Those of ``format``, with headers."""
+        """The messages of ``format``, with headers."""
         return {
             change: tuple(self._with_headers(table, message) for message in made)
             for change, made in self.format.messages(table).items()
@@ -148,35 +157,35 @@ class WithHeaders:
         return replace(message, headers=(*message.headers, *((name, HEADERS[name](table, message)) for name in names)))
 
     def key(self, table: TableSchema) -> Template | None:
-        """That of ``format``."""
+        """The key of ``format``."""
         return self.format.key(table)
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """That of ``format``."""
+        """The value of ``format``."""
         return self.format.value(table, op)
 
-    def shown(self, message: bytes) -> bytes:
-        """As ``format`` shows it; a message of text is shown as it is."""
-        return self.format.shown(message) if isinstance(self.format, Shown) else message
+    def show(self, message: bytes) -> bytes:
+        """The JSON that ``format`` shows; ``message`` itself if the format is not binary."""
+        return self.format.show(message) if isinstance(self.format, Shown) else message
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
-        """That of ``format``."""
+        """The reader of ``format``."""
         return self.format.reader(schemas)
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
-        """That of ``format``."""
+        """The record of ``format``."""
         return self.format.schema_change(statement, kind, changes)
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
-        """That of ``format``."""
+        """The record of ``format``."""
         return self.format.truncate(statement, table)
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
-        """That of ``format``."""
+        """The record of ``format``."""
         return self.format.statement(statement, tables, hide_sql=hide_sql)
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """Those of ``format``, and those of ``names`` that a statement has."""
+        """The headers of ``format``, and those of ``names`` that apply to a statement."""
         values = {
             BINLOG_HEADER: _binlog_header(statement),
             "transaction_id": statement.gtid.encode(),

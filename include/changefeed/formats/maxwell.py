@@ -1,6 +1,7 @@
-"""Maxwell's JSON: `database`, `table`, `type`, `ts`, `data`, and `old` with the columns that an update changed.
+"""The format `maxwell`: Maxwell's JSON, with `database`, `table`, `type`, `ts`, `data`, and `old` for changed columns.
 
-Its options have the names, values and defaults of Maxwell's settings, but for `bootstrap_type`, which Maxwell has not.
+The options have the names, values and defaults of Maxwell's settings, except `bootstrap_type`, which Maxwell does not
+have.
 Sources: https://maxwells-daemon.io/dataformat/ and https://maxwells-daemon.io/config/#output-config
 """
 
@@ -32,7 +33,7 @@ _STYLE = Style(
         Kind.JSON: Encoding.INLINE,
     }
 )
-"""Maxwell's rules for values."""
+"""The encodings of values in Maxwell."""
 
 KEY = choice("kafka_key_format", "hash", "array")
 POSITION = flag("output_binlog_position", False)
@@ -51,7 +52,7 @@ _VERBS = frozenset({"create", "alter", "drop"})
 
 @dataclass(frozen=True)
 class _KeyNotation(JsonNotation):
-    """The key's columns, whose names are in lower case: as `"pk.id":1`, or in an array as `{"id":1}`."""
+    """The notation of keys: columns in lower case, as `"pk.id":1`, or as `{"id":1}` in an array."""
 
     opening: bytes = b""
     closing: bytes = b""
@@ -67,7 +68,7 @@ class _KeyNotation(JsonNotation):
 
 @dataclass(frozen=True)
 class _MaxwellNotation(JsonNotation):
-    """Rows as JSON objects; `old` brings its own name, as it is not there where nothing changed."""
+    """The notation of rows as JSON objects. The name `old` is a part of its slot, as it is missing without changes."""
 
     nulls: bool = True
     array: bool = False
@@ -90,7 +91,7 @@ class _MaxwellNotation(JsonNotation):
 
 @dataclass(frozen=True)
 class MaxwellFormat:
-    """``options`` are Maxwell's; ``notation`` follows them."""
+    """The format `maxwell`. ``notation`` depends on ``options``."""
 
     options: Options
     notation: Notation
@@ -99,8 +100,10 @@ class MaxwellFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> MaxwellFormat:
-        """The format as ``settings`` say; raises OptionError for options that it does not have, and SettingsError for a
-        style, as Maxwell has rules for values of its own."""
+        """The format with ``settings``.
+
+        Raises OptionError for an invalid option, and SettingsError for a style, because Maxwell has its own encodings.
+        """
         options = Options("maxwell", OPTIONS, settings.options)
         if settings.style.chosen:
             raise SettingsError("format 'maxwell' writes values by Maxwell's rules: leave `values` out")
@@ -109,7 +112,7 @@ class MaxwellFormat:
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
-        """Database, table and primary key; for a table without a key the event id in place of Maxwell's random UUID."""
+        """Database, table and primary key. Without a primary key, the event id replaces the random UUID of Maxwell."""
         names = json.dumps([table.database, table.table], ensure_ascii=False, separators=(",", ":")).encode()
         if self.options[KEY] == "array":
             return (names[:-1] + b",[", Slot.KEY, b"]]") if table.primary_key else (names[:-1] + b",[]]",)
@@ -119,11 +122,11 @@ class MaxwellFormat:
         return (head, Slot.KEY, b"}")
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
-        """One each, also for a change of key, and never a tombstone, as in Maxwell."""
+        """One message for each change, also for a change of key, and no tombstones, as in Maxwell."""
         return ONE_MESSAGE_EACH
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """The record of a row change."""
+        """The value: the record of a row change."""
         names = (json_string(table.database), json_string(table.table))
         kind = self.options[BOOTSTRAP] if op == "r" else _TYPES[op]
         template: Template = (b'{"database":%b,"table":%b,"type":"%b","ts":' % (*names, kind.encode()),)
@@ -141,7 +144,7 @@ class MaxwellFormat:
         return (*template, b',"data":', Slot.BEFORE if op == "d" else Slot.AFTER, Slot.CHANGED, b"}")
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
-        """A changed key is a record of the new one only."""
+        """The reader of records. Keys do not identify rows, as a change of key is one record with the new key only."""
         return RecordReader(_change_of, has_keys=False)
 
     # --- statements
@@ -149,7 +152,7 @@ class MaxwellFormat:
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
         """`table-create`, `table-alter`, `table-drop`, or `database-…` for a statement about no table.
 
-        One record a statement: where it is about several tables, `others` has all but the first.
+        Each statement has one record. If it changes several tables, `others` has all but the first.
         """
         verb = kind.lower() if kind.lower() in _VERBS else "alter"
         tables = [
@@ -167,11 +170,11 @@ class MaxwellFormat:
         return orjson.dumps({**record, **self._where(statement)})
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:  # noqa: ARG002
-        """None: Maxwell says nothing of it."""
+        """None, because Maxwell has no such record."""
         return None
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
-        """A record of type `statement`; Maxwell has none."""
+        """A record of type `statement`, which Maxwell does not have."""
         record = {
             "type": "statement",
             "database": statement.database,
@@ -182,7 +185,7 @@ class MaxwellFormat:
         return orjson.dumps({**record, **self._where(statement)})
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
-        """None."""
+        """No headers."""
         return ()
 
     def _where(self, statement: Statement) -> dict[str, object]:

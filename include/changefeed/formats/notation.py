@@ -1,5 +1,4 @@
-"""How a format puts column values together: what opens, separates and closes a row, what names a column, what is
-absent."""
+"""Notations of formats: they join column values to rows, name columns, and write absent values."""
 
 from __future__ import annotations
 
@@ -11,91 +10,99 @@ import orjson
 from changefeed.formats.connect_types import ConnectSchema
 from changefeed.formats.template import Slot
 from changefeed.model.table_schema import Column
-from changefeed.records.varint import written_part, written_varint
+from changefeed.records.varint import encode_bytes, encode_varint
 
 
 @dataclass(frozen=True)
 class ColumnText:
-    """What a row has of one column besides its value."""
+    """The texts around the value of one column."""
 
     value: bytes
-    """Stands before a value."""
+    """The text before a value."""
     null: bytes | None
-    """Stands for a column that is NULL, name and all; empty leaves the column out, None refuses the row."""
+    """The text of a column that is NULL, with its name. If it is empty, the column is left out. None: NULL is an error.
+    """
     missing: bytes | None = b""
-    """Stands for a column that the row image does not hold (binlog_row_image=MINIMAL); empty leaves the column out,
-    None refuses the row."""
+    """The text of a column that the row image does not have (binlog_row_image=MINIMAL). If it is empty, the column is
+    left out. None: a missing column is an error."""
     after: bytes = b""
-    """Stands behind a value."""
+    """The text after a value."""
 
 
 class Binary(Protocol):
-    """How a notation writes values and slots that are no text: integers as zigzag varints, texts and bytes behind their
-    length as such a varint (`changefeed.records.varint`), single and double floats as they are in memory."""
+    """The binary form of values and slots in a notation.
+
+    - Integers are zigzag varints (`changefeed.records.varint`).
+    - Texts and bytes follow their length, which is such a varint.
+    - Single and double floats have the bytes that they have in memory.
+    """
 
     def type_of(self, column: Column) -> ConnectSchema:
-        """What values of ``column`` are written as."""
+        """The type of the values of ``column``."""
         ...
 
     def value(self, column: Column, value: object) -> bytes:
-        """``value``, as the format's Style writes it in JSON, of ``column``: what the kernel is held against."""
+        """The bytes of ``value`` in ``column``, the reference for the kernel. ``value`` is as in the Style's JSON."""
         ...
 
     def before(self, slot: Slot) -> bytes:
-        """What stands before that which fills ``slot``, where something does."""
+        """The bytes before the value of ``slot``, if there is a value."""
         ...
 
 
 class Notation(Protocol):
-    """A format's own bytes around column values, the same for each row of a table: none needs to be text.
+    """The bytes of a format around column values, the same for all rows of a table.
 
-    A row is ``opening``, its columns with ``separator`` between them, ``closing``.
+    The bytes need not be text. A row is ``opening``, its columns separated by ``separator``, and ``closing``.
     """
 
     @property
     def binary(self) -> Binary | None:
-        """How values and slots are written in binary; None in a notation of text: values are JSON, numbers digits."""
+        """The binary form of values and slots; None in a notation of text, with values in JSON and decimal digits."""
         ...
 
     @property
     def opening(self) -> bytes:
-        """What a row begins with."""
+        """The text before the first column of a row."""
         ...
 
     @property
     def separator(self) -> bytes:
-        """What stands between two columns of a row."""
+        """The text between two columns of a row."""
         ...
 
     @property
     def closing(self) -> bytes:
-        """What a row ends with."""
+        """The text after the last column of a row."""
         ...
 
     def column(self, column: Column) -> ColumnText:
-        """What is written of ``column`` besides its value."""
+        """The texts around the value of ``column``."""
         ...
 
     def of(self, slot: Slot) -> Notation:
-        """The notation of the rows that fill ``slot``: for most formats this one, whatever the slot.
+        """The notation of the rows of ``slot``, in most formats the same for all slots.
 
-        Notations that are equal have the same hash.
+        Equal notations must have the same hash.
         """
         ...
 
     def absent(self, slot: Slot) -> bytes:
-        """What fills ``slot`` where there is nothing to fill it: the before image of a create, a GTID where the server
-        has none, a statement's text that is not in the binlog."""
+        """The bytes of ``slot`` without a value.
+
+        Examples are the before image of a create, a GTID if the server has none, and a statement's text if the binlog
+        does not have it.
+        """
         ...
 
     def text(self, text: str) -> bytes:
-        """A string that stands in a column's place: what a mask says instead of its values."""
+        """The bytes of a string that replaces a column's value, for masks."""
         ...
 
 
 @dataclass(frozen=True)
 class JsonNotation:
-    """A row is a JSON object without the columns that its image does not hold; what is absent is `null`."""
+    """The notation of JSON: a row is an object without the columns missing in its image; absent values are `null`."""
 
     opening: bytes = b"{"
     separator: bytes = b","
@@ -108,7 +115,7 @@ class JsonNotation:
         return ColumnText(name, name + b"null")
 
     def of(self, slot: Slot) -> Notation:  # noqa: ARG002 - all alike
-        """This one: all rows are alike."""
+        """This notation for all slots."""
         return self
 
     def absent(self, slot: Slot) -> bytes:  # noqa: ARG002 - all alike
@@ -121,27 +128,27 @@ class JsonNotation:
 
 
 JSON = JsonNotation()
-"""The notation of all formats that are JSON."""
+"""The notation of JSON formats."""
 
 
 def slot_text(notation: Notation, slot: Slot, text: str) -> bytes:
-    """What fills ``slot`` with ``text``."""
+    """The bytes for ``slot`` with ``text``."""
     if notation.binary is not None:
-        return notation.binary.before(slot) + written_part(text.encode("utf-8", "replace"))
+        return notation.binary.before(slot) + encode_bytes(text.encode("utf-8", "replace"))
     return json_string(text) if slot in _QUOTED else text.encode()
 
 
 def slot_number(notation: Notation, slot: Slot, number: int) -> bytes:
-    """What fills ``slot`` with ``number``."""
+    """The bytes for ``slot`` with ``number``."""
     if notation.binary is not None:
-        return notation.binary.before(slot) + written_varint(number)
+        return notation.binary.before(slot) + encode_varint(number)
     return b"%d" % number
 
 
 _QUOTED = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
-"""The texts that are JSON strings in a notation of text."""
+"""The slots whose texts are JSON strings in a notation of text."""
 
 
 def json_string(text: str) -> bytes:
-    """``text`` as a JSON string, spelled as the kernel spells it; `?` for each half of a surrogate pair."""
+    """``text`` as a JSON string, as the kernel writes it. Each half of a surrogate pair becomes `?`."""
     return orjson.dumps(text.encode("utf-8", "replace").decode())

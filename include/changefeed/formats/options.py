@@ -1,4 +1,4 @@
-"""The options that a pipeline gives its format: a format declares those that it knows, and reads them here."""
+"""Options of formats: a format declares them and reads a pipeline's values with this module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class Option(Generic[T]):
-    """One option. ``read`` makes its value of what the YAML has; it raises ValueError with what is wanted instead."""
+    """One option. ``read`` converts the value in the YAML. It raises ValueError with the expected values."""
 
     name: str
     default: T
@@ -23,7 +23,7 @@ class Option(Generic[T]):
 
 
 def flag(name: str, default: bool) -> Option[bool]:
-    """An option that is true or false; the words are taken too, as files of properties have them."""
+    """A boolean option. The texts `true` and `false` are also valid, as in properties files."""
 
     def read(given: object) -> bool:
         value = _WORDS.get(given, given) if isinstance(given, str) else given
@@ -35,7 +35,7 @@ def flag(name: str, default: bool) -> Option[bool]:
 
 
 def choice(name: str, *words: str) -> Option[str]:
-    """An option that is one of ``words``; the first is its default."""
+    """An option with one of the values ``words``; the first is the default."""
 
     def read(given: object) -> str:
         if given not in words:
@@ -47,7 +47,7 @@ def choice(name: str, *words: str) -> Option[str]:
 
 
 def text(name: str, default: str) -> Option[str]:
-    """An option that is any text but an empty one."""
+    """An option with any text that is not empty."""
 
     def read(given: object) -> str:
         if not isinstance(given, str) or not given:
@@ -58,9 +58,9 @@ def text(name: str, default: str) -> Option[str]:
 
 
 class Options:
-    """The values of a format's options: ``options[OPTION]`` is what the pipeline gave, else the option's default.
+    """The values of a format's options: ``options[OPTION]`` is the pipeline's value or the default.
 
-    Raises OptionError for an option that is not in ``known``, and for a value that its option does not take.
+    Raises OptionError for an option that is not in ``known``, and for an invalid value.
     """
 
     def __init__(self, format_name: str, known: Sequence[Option[Any]], given: Mapping[str, object]) -> None:
@@ -74,11 +74,11 @@ class Options:
             try:
                 self._values[name] = by_name[name].read(value)
             except ValueError as error:
-                wanted = f"option {name!r} of format {format_name!r}: wanted {error}"
-                raise OptionError(f"{wanted}, found {str(value)[:100]!r}", name) from None
+                expected = f"option {name!r} of format {format_name!r}: expected {error}"
+                raise OptionError(f"{expected}, found {str(value)[:100]!r}", name) from None
 
     def has(self, option: Option[Any]) -> bool:
-        """Whether the pipeline gave it."""
+        """Whether the pipeline sets the option."""
         return option.name in self._values
 
     def __getitem__(self, option: Option[T]) -> T:

@@ -1,4 +1,4 @@
-"""The header that rows of a snapshot have for who applies them in the source's order: a follower."""
+"""The header of snapshot rows for followers, which apply changes in the order of the source."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from changefeed.records.block import READ_HEADER
 
 @dataclass(frozen=True)
 class ReadHeader:
-    """``base`` are coordinates at which each row of a chunk was as it was read: no change from there on until it was
-    published touched it. ``snapshot`` is the identity of the snapshot."""
+    """The value of the header of a snapshot row.
+
+    At the coordinates ``base``, each row of the chunk was as the snapshot read it: from there to the chunk's
+    publication no change touched it. ``snapshot`` is the identity of the snapshot.
+    """
 
     base: BinlogCoordinates
     snapshot: str
 
     def to_bytes(self) -> bytes:
-        """The header's value, for `of`."""
+        """The header's bytes, which `of` reads."""
         return f"{self.base}/{self.snapshot}".encode()
 
     @classmethod
     def of(cls, value: bytes) -> ReadHeader:
-        """Raises ValueError for a value that is none."""
+        """The value from bytes of `to_bytes`; raises ValueError for invalid bytes."""
         base, _, snapshot = value.decode().partition("/")
         return cls(BinlogCoordinates.parse(base), snapshot)
 
 
 @dataclass(frozen=True)
 class WithReadHeader(WithHeaders):
-    """The messages of ``format``, each with the header ``read`` behind its own."""
+    """The messages of ``format`` with the header ``read``, after the headers that the format adds."""
 
     read: bytes = b""
 

@@ -1,7 +1,7 @@
-"""What reads the records of a format back: each format brings its own (`Format.reader`).
+"""The interface of readers of a format's records, which `Format.reader` returns.
 
-A comparison wants to know what a record says of a row (`ReadChange`); a follower also needs to know which change of the
-source it is (`Envelope`), which few formats say.
+A comparison needs only the rows of a record (`ReadChange`). A follower also needs the coordinates of the change
+(`Envelope`), which few formats write.
 """
 
 from __future__ import annotations
@@ -20,23 +20,32 @@ if TYPE_CHECKING:
     from changefeed.native.memory import Bytes, Words
 
 SCHEMA_KEY = b'{"schema":'
-"""How a key begins that has its schema around it."""
+"""The first bytes of a key with its schema."""
 
 JsonImage = Mapping[str, Any]
-"""A row image as a message has it: column name -> what the format's Style wrote. Columns that the binlog's row image
-did not hold (binlog_row_image=MINIMAL) are not in it."""
+"""A row image of a message: column name -> the value in the format's Style.
+
+Columns that the binlog's row image does not have (binlog_row_image=MINIMAL) are missing."""
 
 SchemaText = Callable[[int], str | None]
-"""The schema of an id in a registry, None for one that is not known."""
+"""(schema id) -> the schema's text in a registry; None for an unknown id."""
 
 
 @dataclass(frozen=True)
 class ReadChange:
-    """``op`` is c, u, d or r of a row; t where a table was emptied, q for a statement whose rows nobody knows, s for
-    one of which only ``sql`` is known, and '' for a definition. ``table`` is "database.table", or '' where the record
-    does not say; of op s it is the database.
+    """A change that a record describes.
 
-    ``before`` is None of c and r, and where the format does not say it; ``after`` is None of d.
+    | ``op`` | change |
+    |---|---|
+    | c, u, d, r | of a row |
+    | w | of a row, if the record does not distinguish c, u and r |
+    | t | TRUNCATE |
+    | q | a statement with unknown rows |
+    | s | a statement of which only ``sql`` is known |
+    | '' | DDL |
+
+    ``table`` is "database.table", '' if the record does not have it, and the database for op s. ``before`` is None for
+    c and r, and if the format does not have it. ``after`` is None for d.
     """
 
     op: str
@@ -48,7 +57,7 @@ class ReadChange:
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a follower is given: a change of a row, or a statement (``op`` t and q), whose images are None."""
+    """A change for a follower: of a row, or a statement (``op`` t or q) without images."""
 
     op: str
     database: str
@@ -57,27 +66,32 @@ class Envelope:
     after: JsonImage | None
     file: str
     position: int
+    """The begin of the change's event; the end if ``ends`` is set."""
     gtid: str = ""
-    """'' where the source has no GTIDs, or the format does not say it."""
+    """'' if the source or the format has no GTIDs."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """All that the message says, of op q."""
+    """All fields of the message, for op q."""
+    ends: bool = False
+    """Whether ``position`` is the end of the event, because its begin cannot be computed.
+
+    An event in a compressed transaction has the end position of the transaction and its own size."""
 
 
 Envelopes = Callable[[bytes], Sequence[Envelope]]
-"""Reads a value for a follower: a change, several where a message has all rows of an event, none of a definition.
+"""(value) -> the changes for a follower: one, several if a message has all rows of an event, none for DDL.
 
-It raises BadRecordError for a value of another format."""
+Raises BadRecordError for a value of another format."""
 
 
 def envelopes_of(read: Callable[[Any], Sequence[Envelope]]) -> Envelopes:
-    """`Envelopes` of a format that is JSON, made of ``read``, which may raise what Python does for another form."""
+    """`Envelopes` of a JSON format, from ``read``. Errors of ``read`` for unexpected values become BadRecordError."""
 
     def envelopes(value: bytes) -> Sequence[Envelope]:
         try:
             return read(payload(orjson.loads(value)))
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             raise BadRecordError(
-                f"{value[:200]!r} is no record of the pipeline's format ({error!r}): something else than this pipeline "
+                f"{value[:200]!r} is no record of the pipeline's format ({error!r}): another program "
                 "writes to its topic, or it had another format before"
             ) from error
 
@@ -85,12 +99,12 @@ def envelopes_of(read: Callable[[Any], Sequence[Envelope]]) -> Envelopes:
 
 
 @dataclass(frozen=True)
-class FoundRows:
-    """Where the rows of many records are, found without reading the records.
+class RowRanges:
+    """The rows of many records, found without parsing the records.
 
-    ``ops`` are the letters of their ops, -1 for a record that has to be read by itself; ``tables`` the numbers of their
-    tables, -1 for none of those that were asked for. ``before`` and ``after`` have the begin and the end of each row,
-    -1 where there is none.
+    - ``ops``: the letters of their ops; -1 for a record that must be read alone
+    - ``tables``: the numbers of their tables; -1 for a table that was not requested
+    - ``before``, ``after``: the begin and the end of each row; -1 if there is none
     """
 
     ops: Words
@@ -99,8 +113,8 @@ class FoundRows:
     after: Words
 
 
-RowFinder = Callable[["Bytes", "Words", "Words"], FoundRows]
-"""Finds the rows of the records whose values are ``data[start:end]``; a start below 0 is a record without a value."""
+RowFinder = Callable[["Bytes", "Words", "Words"], RowRanges]
+"""(data, starts, ends) -> the rows of the records ``data[start:end]``. A start below 0 means a record without value."""
 
 
 def _in_no_table(table: TableSchema) -> bool:  # noqa: ARG001 - a default of `RecordReader.is_text`
@@ -109,40 +123,41 @@ def _in_no_table(table: TableSchema) -> bool:  # noqa: ARG001 - a default of `Re
 
 @dataclass(frozen=True)
 class RecordReader:
-    """Reads the records of one format, as a consumer would who knows only the format.
+    """The reader of one format, which knows as much as a consumer that knows only the format.
 
-    ``read`` says what the value of a record means that ``load`` made of its bytes (any of both may raise ValueError,
-    and ``read`` what Python raises for a value of another form): of a format that has all rows of an event in a
-    message, the change of each. ``load`` makes of a key or a value what JSON can say.
+    ``load`` converts the bytes of a key or a value to JSON types. ``read`` returns the change of a loaded value, or
+    several changes if a message has all rows of an event. Both may raise ValueError. For an unexpected value ``read``
+    may also raise TypeError, KeyError, AttributeError or IndexError.
     """
 
     read: Callable[[Any], ReadChange | Sequence[ReadChange]]
     load: Callable[[bytes], Any] = orjson.loads
     says_before: bool = True
-    """Whether records have the rows that were there before."""
+    """Whether records have before images."""
     has_keys: bool = True
-    """Whether keys tell rows apart: not where there are none, nor where a changed key is a record of the new one only.
-    """
+    """Whether keys identify rows: not if there are none, or if the record of a changed key has only the new key."""
     is_text: Callable[[TableSchema], bool] = _in_no_table
-    """Whether the rows of a table can be compared by the bytes that its records have of them, without being read: two
-    rows are equal where, and only where, their text is. ``finder`` is needed then."""
+    """Whether rows of a table can be compared by the bytes of its records, without parsing.
+
+    If so, two rows are equal if and only if their texts are, and ``finder`` is set."""
     finder: Callable[[Sequence[TableSchema]], RowFinder] | None = None
-    """Makes what finds the rows of records of some tables."""
+    """Returns the finder of rows of the given tables."""
     envelopes: Envelopes | None = None
-    """Reads a value for a follower. None where records do not say each change in full."""
+    """Reads a value for a follower. None if records do not have all of a change."""
     says_sessions: bool = False
-    """Whether records of statements have their sessions, so that a follower can run them. Of definitions a header of
-    other formats has it."""
+    """Whether records of statements have their sessions, so that a follower can execute them.
+
+    In other formats, a header of DDL records has the session."""
     exact: frozenset[Kind] = frozenset()
-    """The kinds of columns whose values records tell apart, although the format's style alone does not."""
+    """The kinds of columns whose values can be read exactly, although the format's style alone loses a part of them."""
 
     @property
     def is_json(self) -> bool:
-        """Whether its records are JSON."""
+        """Whether the records are JSON."""
         return self.load is orjson.loads
 
     def of(self, value: bytes) -> Sequence[ReadChange]:
-        """What a record says. Raises ValueError for what is no value of the format."""
+        """The changes of a record. Raises ValueError for a value of another format."""
         try:
             read = self.read(payload(self.load(value)))
             return (read,) if isinstance(read, ReadChange) else read
@@ -150,12 +165,12 @@ class RecordReader:
             raise ValueError(f"it is of another format ({type(error).__name__})") from error
 
     def key(self, key: bytes) -> bytes:
-        """A message key as JSON, without the schema that may be around it. Raises ValueError for what is none."""
+        """A message key as JSON, without its schema. Raises ValueError for an invalid key."""
         if key.startswith(SCHEMA_KEY):
             return orjson.dumps(orjson.loads(key)["payload"])
         return key if self.is_json else orjson.dumps(self.load(key))
 
 
 def payload(value: Any) -> Any:
-    """A key or a value without the schema that may be around it."""
+    """A key or a value without its schema."""
     return value["payload"] if isinstance(value, dict) and "payload" in value and "schema" in value else value

@@ -1,7 +1,8 @@
-"""The wire formats by the name that a pipeline's `format` and `changefeed decode --format` call them by.
+"""The wire formats, by their names in a pipeline's `format` and in `changefeed decode --format`.
 
-Formats besides those of OWN are entry points of the group GROUP, of changefeed itself and of other packages alike: a
-name, and a function that makes the format of FormatSettings. docs/python.md says how to bring one.
+Formats that are not in OWN are entry points of the group GROUP, in changefeed itself and in other packages. An entry
+point is a name, and a function that creates the format from FormatSettings. docs/reference/python.md says how to add
+one.
 """
 
 from __future__ import annotations
@@ -20,52 +21,55 @@ from changefeed.formats.flat import FlatFormat
 from changefeed.formats.format import Format, FormatSettings
 
 FormatMaker = Callable[[FormatSettings], Format]
-"""Makes a format; raises OptionError for an option that the format does not take."""
+"""Creates a format from its settings; raises OptionError for an invalid option."""
 
 OWN: dict[str, FormatMaker] = {
     "debezium": DebeziumFormat.of,
     "flat": FlatFormat.of,
     "avro": AvroFormat.of,
 }
-"""The formats that are always there, and that no entry point replaces."""
+"""The built-in formats. Entry points cannot replace them."""
 
 GROUP = "changefeed.formats"
-"""The group of the entry points that bring further formats."""
+"""The group of the entry points of further formats."""
 
 WITH_SCHEMA_REGISTRY = frozenset({"avro"})
-"""Those whose schemas are in a registry: a pipeline's `registry`, an option of theirs, is its connection id."""
+"""Formats with schemas in a registry. Their option `registry` is the connection id."""
 
 DEFAULT_FORMAT = "debezium"
-"""The format of a pipeline that names none."""
+"""The default format."""
 
 _MEMBERS = sorted(name for name in dir(Format) if not name.startswith("_"))
 _PACKAGE = "changefeed"
 _CHECKOUT = Path(__file__).parents[3] / "pyproject.toml"
-"""Where a source checkout declares the entry points of changefeed itself."""
+"""The file that declares changefeed's entry points in a source checkout."""
 
 
 def format_of(name: str, settings: FormatSettings) -> Format:
-    """The format called ``name``; raises SettingsError, which names the nearest format, where there is none or its
-    package does not work, and OptionError for an option that it does not take."""
+    """The format called ``name``.
+
+    Raises SettingsError for an unknown name, with the nearest name, and if the format's package does not work. Raises
+    OptionError for an invalid option.
+    """
     check_name(name)
     format = _maker(name)(settings)
     missing = [] if name in OWN else [each for each in _MEMBERS if not hasattr(format, each)]
     if missing:
         raise SettingsError(
-            f"what {_brought()[name][0].value!r} makes of format {name!r} is no Format: it lacks {', '.join(missing)}"
+            f"what {_brought()[name][0].value!r} makes of format {name!r} is no Format: missing {', '.join(missing)}"
         )
     return format
 
 
 def check_name(name: str) -> None:
-    """Raises SettingsError for a ``name`` that no format has; it says which are valid and which is the nearest."""
+    """Raises SettingsError for an unknown format ``name``, with the valid names and the nearest one."""
     if name not in OWN and name not in _brought():
         valid = sorted(known_names())
         raise SettingsError(f"unknown format {name!r}{did_you_mean(name, valid)}; valid formats: {', '.join(valid)}")
 
 
 def known_names() -> tuple[str, ...]:
-    """The names of all formats, with those of installed packages."""
+    """The names of all formats, including those of installed packages."""
     return (*OWN, *(name for name in _brought() if name not in OWN))
 
 
@@ -89,7 +93,7 @@ def _maker(name: str) -> FormatMaker:
 
 @cache
 def _brought() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """The entry points of each name: more than one where packages are at odds, though each says the same only once."""
+    """The entry points by name, several if packages conflict. Equal entry points are listed once."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for each in _entry_points():
         found.setdefault(each.name, {})[each.value] = each
@@ -97,8 +101,11 @@ def _brought() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def _entry_points() -> Iterator[EntryPoint]:
-    """Those of the installed packages. A checkout says itself which formats it has, as it may not be installed (its
-    `include` is on PYTHONPATH then), or may have been when it had others."""
+    """The entry points of the installed packages and of a source checkout.
+
+    The entry points of a checkout are read from its pyproject.toml, because the checkout may not be installed, or an
+    older version of it may be.
+    """
     declared = _of_checkout()
     for each in entry_points(group=GROUP):
         if declared is None or each.dist is None or each.dist.name != _PACKAGE:
@@ -108,7 +115,7 @@ def _entry_points() -> Iterator[EntryPoint]:
 
 
 def _of_checkout() -> Mapping[str, str] | None:
-    """The formats that changefeed's own pyproject.toml declares; None where the package is not run from a checkout."""
+    """The formats that changefeed's own pyproject.toml declares; None if the package does not run from a checkout."""
     try:
         project = tomllib.loads(_CHECKOUT.read_text()).get("project", {})
     except OSError:

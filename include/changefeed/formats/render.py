@@ -1,4 +1,4 @@
-"""Fills a format's templates in plain Python: what the reference reader uses, and what the kernel is held against."""
+"""Templates filled in plain Python: the reference for the kernel, and a part of the reference reader."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from changefeed.model.table_schema import Column, TableSchema
 from changefeed.records.block import Header, Step
 
 Image = Mapping[str, object]
-"""A row image: column name -> a value that JSON knows, as the format's Style writes it. Columns that the event does not
-hold are not in it."""
+"""A row image: column name -> a value of a JSON type in the format's Style. Columns that the event does not have are
+missing."""
 
 _CHANGES: Mapping[Op, ChangeKind] = {
     "c": ChangeKind.CREATE,
@@ -30,7 +30,7 @@ _CHANGES: Mapping[Op, ChangeKind] = {
 
 @dataclass(frozen=True)
 class EventHeader:
-    """What the header of a change's binlog event says besides time and server_id; ``end`` is where the event ends."""
+    """The header of a change's binlog event, without time and server_id. ``end`` is the event's end position."""
 
     type: int = 0
     size_bytes: int = 0
@@ -40,7 +40,10 @@ class EventHeader:
 
 @dataclass(frozen=True)
 class TransactionOrder:
-    """Where in the transaction ``id`` a change stands, from 1: among all that are published, and among its table's."""
+    """The position of a change in transaction ``id``, from 1.
+
+    ``total`` counts all published changes of the transaction, ``of_table`` those of the same table.
+    """
 
     id: str
     total: int
@@ -48,18 +51,18 @@ class TransactionOrder:
 
     @property
     def json(self) -> bytes:
-        """What `Slot.TRANSACTION` says of it."""
+        """The JSON of `Slot.TRANSACTION`."""
         return orjson.dumps({"id": self.id, "total_order": self.total, "data_collection_order": self.of_table})
 
     @property
     def next(self) -> TransactionOrder:
-        """That of the table's next change, where no other comes between."""
+        """The position of the next change, if it is of the same table."""
         return replace(self, total=self.total + 1, of_table=self.of_table + 1)
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """One row change with its coordinates; ``before`` or ``after`` is None where the op has none."""
+    """One row change with its coordinates. ``before`` or ``after`` is None if the op does not have it."""
 
     op: Op
     before: Image | None
@@ -77,48 +80,51 @@ class RowChange:
     server_uuid: str = ""
     step: Step = Step.CHANGE
     part: int = 0
-    """Which of the changes that a function made of one."""
+    """The number of the change among the changes that a function created from one row."""
     thread: int = 0
-    """The connection that made its transaction; 0 where nothing says it."""
+    """The connection id of the transaction; 0 if not known."""
     transaction: TransactionOrder | None = None
-    """Where in its transaction it stands; None where nobody counts."""
+    """The position in the transaction; None if positions are not counted."""
     commit_micros: int = 0
-    """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+    """Commit time in microseconds since 1970; 0 if not known."""
     statement_row: int = 0
-    """Its row's number in the statement, among the rows of captured tables."""
+    """The number of the row in the statement, among the rows of captured tables."""
 
     @property
     def micros(self) -> int:
-        """When it was committed; the event's second where nothing says it."""
+        """The commit time in microseconds since 1970; if it is not known, the event's time in whole seconds."""
         return self.commit_micros or self.ts_seconds * 1_000_000
 
     @property
     def subject(self) -> Image | None:
-        """The image that the op is about."""
+        """The image of the changed row: the before image of a delete, else the after image."""
         return self.before if self.op == "d" else self.after
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A message of a row change; ``value`` is None for a tombstone, ``headers`` are those besides event id and GTID."""
+    """A message of a row change.
+
+    ``value`` is None for a tombstone. ``headers`` has the headers except event id and GTID.
+    """
 
     step: Step
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
     image: Image = field(default_factory=dict)
-    """What its key is of."""
+    """The image from which the key was written."""
 
 
 def messages(
     format: RowFormat, table: TableSchema, change: RowChange, spread: Sequence[str] = ()
 ) -> Iterator[Rendered]:
-    """The messages that ``change`` becomes, in order; ``spread`` are the columns that partitions follow from, where
-    those were chosen."""
+    """Yield the messages of ``change`` in order. ``spread`` names the columns of the partition key, if the pipeline
+    sets them."""
     kind = _CHANGES[change.op]
     if kind is ChangeKind.UPDATE:
         key = table.primary_key if format.key(table) is not None else ()
-        if _changed([*(table.columns[index].name for index in key), *spread], change):
+        if _has_changed([*(table.columns[index].name for index in key), *spread], change):
             kind = ChangeKind.KEY_CHANGE
     order = change.transaction
     for message in format.messages(table)[kind]:
@@ -130,39 +136,39 @@ def messages(
         if message.op is not None and order is not None:
             order = order.next
         filled = None if message.op is None else value(format, table, about)
-        headers = tuple((name, _filled(format, value, table, about, image, JSON)) for name, value in message.headers)
+        headers = tuple((name, _fill(format, value, table, about, image, JSON)) for name, value in message.headers)
         yield Rendered(message.step, _key(format, table, change, image), filled, headers, image or {})
 
 
 def key(format: RowFormat, table: TableSchema, change: RowChange) -> bytes | None:
-    """The key of the image that ``change`` is about, None where the table has none."""
+    """The key of the changed row; None if the table has no key."""
     return _key(format, table, change, change.subject)
 
 
 def value(format: RowFormat, table: TableSchema, change: RowChange) -> bytes:
     """The message value of ``change``."""
-    return _filled(format, format.value(table, change.op), table, change, None)
+    return _fill(format, format.value(table, change.op), table, change, None)
 
 
 def key_row(format: RowFormat, table: TableSchema, columns: Sequence[str], image: Image) -> bytes:
-    """Those ``columns`` of ``image`` as a row of keys: what a partition that follows from columns is hashed from."""
+    """The ``columns`` of ``image`` as a row of keys, whose hash is the partition."""
     notation = format.notation.of(Slot.KEY)
     positions = {column.name: number for number, column in enumerate(table.columns)}
     written = _columns(notation, table, [positions[name] for name in columns], image)
     return notation.opening + written + notation.closing
 
 
-def _changed(names: Sequence[str], change: RowChange) -> bool:
+def _has_changed(names: Sequence[str], change: RowChange) -> bool:
     before, after = change.before or {}, change.after or {}
     return any(name in after and after[name] != before.get(name) for name in names)
 
 
 def _key(format: RowFormat, table: TableSchema, change: RowChange, image: Image | None) -> bytes | None:
     template = format.key(table)
-    return None if template is None else _filled(format, template, table, change, image)
+    return None if template is None else _fill(format, template, table, change, image)
 
 
-def _filled(
+def _fill(
     format: RowFormat,
     template: Template,
     table: TableSchema,
@@ -170,7 +176,7 @@ def _filled(
     key_image: Image | None,
     scalars: Notation | None = None,
 ) -> bytes:
-    """``scalars`` is the notation of what is no row, where that is not the format's."""
+    """The bytes of ``template``. ``scalars`` is the notation of slots that are no rows, if it is not the format's."""
     everything = range(len(table.columns))
     before, after = change.before or {}, change.after or {}
     has_columns = False
@@ -180,7 +186,7 @@ def _filled(
         notation = format.notation.of(slot)
         if notation is JSON and type(image) is dict and [table.columns[index].name for index in indexes] == list(image):
             has_columns = bool(image)
-            return orjson.dumps(image)  # the same bytes, at once
+            return orjson.dumps(image)  # the same bytes, in one call
         columns = _columns(notation, table, indexes, image)
         has_columns = bool(columns)
         return notation.opening + columns + notation.closing
@@ -216,9 +222,9 @@ def _columns(notation: Notation, table: TableSchema, indexes: Iterable[int], ima
     for column in (table.columns[index] for index in indexes):
         text = notation.column(column)
         if column.name not in image:
-            written.append(_allowed(text.missing, column, "is missing in a row image"))
+            written.append(_require_allowed(text.missing, column, "is missing in a row image"))
         elif image[column.name] is None:
-            written.append(_allowed(text.null, column, "is NULL"))
+            written.append(_require_allowed(text.null, column, "is NULL"))
         elif notation.binary is not None:
             written.append(text.value + notation.binary.value(column, image[column.name]) + text.after)
         else:
@@ -226,14 +232,14 @@ def _columns(notation: Notation, table: TableSchema, indexes: Iterable[int], ima
     return notation.separator.join(filter(None, written))
 
 
-def _allowed(text: bytes | None, column: Column, what: str) -> bytes:
+def _require_allowed(text: bytes | None, column: Column, what: str) -> bytes:
     if text is None:
         raise BinlogFormatError(f"column {column.name!r} {what}, and the pipeline's format cannot say so")
     return text
 
 
 def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
-    """What fills a slot that is no row; None where there is nothing."""
+    """The bytes of a slot that is no row; None if the slot has no value."""
     match slot:
         case Slot.FILE:
             return slot_text(notation, slot, change.file)
@@ -241,8 +247,8 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
             return slot_text(notation, slot, change.gtid) if change.gtid else None
         case Slot.GTID_TEXT:
             return change.gtid.encode()
-        case Slot.COMMIT_INFO | Slot.COMMIT_INFO_OFFSET:
-            return b""  # nobody who renders single rows knows it
+        case Slot.COMMIT_INFO | Slot.COMMIT_INFO_OFFSET | Slot.PARTITION_INFO:
+            return b""  # not known for single rows
         case Slot.EVENT_ID:
             part = f".{change.part}" if change.part else ""
             step = f"/{change.step:d}" if change.step else ""

@@ -1,6 +1,6 @@
-"""A row that nobody wrote: for each column of a table a value of its type, as a format's style writes it.
+"""Sample rows: a value of its type, in a format's style, for each column of a table.
 
-It is made of what the columns are, and of nothing that is in the table: samples of messages show no one's data.
+The values depend only on the columns, so sample messages show no data of the table.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from changefeed.model.table_schema import Column, TableSchema
 
 TEXT = "text"
 MOMENT = datetime(2026, 1, 31, 12, 30, 45, 500_000, UTC)
-"""Each date and time of the row, as far as a column holds it."""
+"""The moment from which all dates and times are written, as precisely as the column's type allows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOCUMENT = {"key": "value"}
 
 
 def sample_row(table: TableSchema, style: Style) -> Image:
-    """The made-up row image of ``table``."""
+    """The sample row image of ``table``."""
     return {column.name: _value(column, style) for column in table.columns}
 
 
@@ -50,7 +50,7 @@ def _decimal(column: Column, style: Style) -> object:
     digits = f"{number:.{scale}f}"
     match style[Kind.DECIMAL]:
         case Encoding.DOUBLE:
-            return orjson.Fragment(digits)  # with all its digits, as the kernel writes it
+            return orjson.Fragment(digits)  # all digits, as the kernel writes it
         case Encoding.PRECISE:
             unscaled = int(number.scaleb(scale))
             return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big")).decode()
@@ -63,10 +63,10 @@ def _fraction(column: Column) -> str:
 
 
 def _since(column: Column, time: timedelta, encoding: Encoding) -> int:
-    """Milliseconds or microseconds, as EPOCH has them by the column's precision."""
-    whole = time if column.datetime_precision else time - timedelta(microseconds=MOMENT.microsecond)
+    """Milliseconds or microseconds, as EPOCH chooses by the column's precision."""
+    rounded = time if column.datetime_precision else time - timedelta(microseconds=MOMENT.microsecond)
     is_fine = encoding is Encoding.MICROS or (column.datetime_precision or 0) > 3
-    return whole // timedelta(microseconds=1 if is_fine else 1000)
+    return rounded // timedelta(microseconds=1 if is_fine else 1000)
 
 
 def _date(_: Column, style: Style) -> object:
@@ -127,7 +127,7 @@ def _set(column: Column, style: Style) -> object:
     return column.labels[0] if style[Kind.SET] is Encoding.COMMAS else [column.labels[0]]
 
 
-def _encoded(data: bytes, encoding: Encoding) -> object:
+def _encode(data: bytes, encoding: Encoding) -> object:
     match encoding:
         case Encoding.HEX:
             return data.hex()
@@ -139,7 +139,7 @@ def _encoded(data: bytes, encoding: Encoding) -> object:
 def _bytes(column: Column, style: Style) -> object:
     length = column.length if column.length is not None else len(TEXT)
     data = TEXT.encode()[:length]
-    return _encoded(data.ljust(length, b"\0") if column.data_type == "binary" else data, style[Kind.BINARY])
+    return _encode(data.ljust(length, b"\0") if column.data_type == "binary" else data, style[Kind.BINARY])
 
 
 def _ring(*points: tuple[float, float]) -> bytes:
@@ -163,7 +163,7 @@ _SHAPES = {
     "geomcollection": _shape(7, _COUNT + _POINT),
     "geometrycollection": _shape(7, _COUNT + _POINT),
 }
-"""Well-known binary of one shape of each type; a point, where any will do."""
+"""The well-known binary of one shape of each type. GEOMETRY is a point."""
 
 
 def _geometry(column: Column, style: Style) -> object:
@@ -171,7 +171,7 @@ def _geometry(column: Column, style: Style) -> object:
     if encoding is Encoding.NUMBERS:
         return list(struct.pack("<I", srid) + wkb)
     if encoding is not Encoding.CONNECT:
-        return {"srid": srid, "wkb": _encoded(wkb, encoding)}
+        return {"srid": srid, "wkb": _encode(wkb, encoding)}
     point = {"x": 1.0, "y": 2.0} if column.data_type == "point" else {}
     return {**point, "wkb": base64.b64encode(wkb).decode(), "srid": srid or None}
 
@@ -201,4 +201,4 @@ _MAKERS: Mapping[str, Callable[[Column, Style], object]] = {
     "inet4": lambda _column, _style: "192.0.2.1",
     "inet6": lambda _column, _style: "2001:db8::1",
 }
-"""By data type; all others are text."""
+"""Functions that create values, by data type. Values of other types are text."""

@@ -1,4 +1,4 @@
-"""The ids that a registry gives to schemas, as far as a wire format needs to know of a registry."""
+"""The interface of schema ids: the part of a registry that wire formats use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, Protocol
 from changefeed.model.table_schema import TableSchema
 
 Part = Literal["key", "value"]
-"""Of a message, what a schema describes."""
+"""The part of a message that a schema describes."""
 
 
 class SubjectNames(StrEnum):
-    """How subjects are named, as Confluent's strategies of these names do it.
+    """The subject name strategies of Confluent.
 
     Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#subject-name-strategy
     """
@@ -22,7 +22,7 @@ class SubjectNames(StrEnum):
     TOPIC_RECORD = "TopicRecordNameStrategy"
 
     def subject(self, topic: str, part: Part, record: str) -> str:
-        """The subject of the schema of ``topic``'s keys or values; ``record`` is the schema's own name."""
+        """The subject of a schema of keys or values in ``topic``; ``record`` is the name of the schema."""
         match self:
             case SubjectNames.TOPIC:
                 return f"{topic}-{part}"
@@ -32,22 +32,22 @@ class SubjectNames(StrEnum):
 
 
 class SchemaIds(Protocol):
-    """Gives schemas their ids: the same id for the same schema of a topic, whenever it is asked."""
+    """Returns schema ids. The id of a schema in a topic is always the same."""
 
     def of_table(self, table: TableSchema, part: Part, schema: str, names: SubjectNames = SubjectNames.TOPIC) -> int:
-        """The id of the Avro ``schema`` of the keys or values in the table's topic, under a subject of such a name.
+        """The id of the Avro ``schema`` of keys or values in the table's topic. ``names`` chooses the subject.
 
-        Raises CompatibilityError where the registry does not take it beside those that the topic has had.
+        Raises CompatibilityError if the schema is not compatible with earlier schemas of the subject.
         """
         ...
 
     def of_statements(self, part: Part, schema: str) -> int:
-        """The id of the Avro ``schema`` of the pipeline's records of definitions. Raises as `of_table`."""
+        """The id of the Avro ``schema`` of the pipeline's schema change records. Raises the errors of `of_table`."""
         ...
 
 
 class LocalIds:
-    """Stands in for a registry where none is asked: schemas are numbered from 1, in the order in which they come."""
+    """A replacement for a registry, which numbers schemas from 1 in the order of the calls."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

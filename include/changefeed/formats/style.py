@@ -1,4 +1,4 @@
-"""How column values are written: for each kind of column the encoding that a format or a pipeline chose for it."""
+"""Styles: the encoding of the values of each kind of column. A format or a pipeline chooses it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from changefeed.errors import SettingsError
 
 
 class Kind(StrEnum):
-    """The kinds of columns that can be written in more than one way.
+    """The kinds of columns that have more than one encoding.
 
-    The others have one encoding: integers, FLOAT, DOUBLE and YEAR are numbers, text a string, VECTOR an array of
-    numbers, MariaDB's UUID and INET4/6 their text.
+    Other columns have one: integers, FLOAT, DOUBLE and YEAR are numbers; text is a string; VECTOR is an array of
+    numbers; MariaDB's UUID, INET4 and INET6 are their text.
     """
 
     DECIMAL = "decimal"
@@ -32,62 +32,69 @@ class Kind(StrEnum):
 
 
 class Encoding(StrEnum):
-    """The ways to write a value; `ENCODINGS` says which kind of column has which."""
+    """The encodings of values; `ENCODINGS` has those of each kind of column."""
 
     LONG = "long"
-    """A signed number: 2**63 and more are negative."""
+    """A signed number. Values of 2**63 and more become negative."""
     STRING = "string"
-    """A string of the number's digits: readers with doubles lose none."""
+    """A string of the number's digits. Consumers that read numbers as doubles lose no digit."""
     NUMBER = "number"
     DOUBLE = "double"
-    """A number, which readers take for a double."""
+    """A number, which consumers parse as a double."""
     PRECISE = "precise"
-    """Kafka Connect's: the unscaled value's two's complement bytes in base64."""
+    """As in Kafka Connect: the two's complement bytes of the unscaled value, in base64."""
     ISO = "iso"
-    """ISO 8601 text, zero and partial dates included; TIMESTAMP in UTC with Z, TIME as [-]HHH:MM:SS[.ffffff]."""
+    """ISO 8601 text, also for zero and partial dates. TIMESTAMP is UTC with Z, TIME is [-]HHH:MM:SS[.ffffff]."""
     SQL = "sql"
-    """As ISO, with a space between date and time, and without Z: what SELECT says in a session in UTC."""
+    """As ISO, with a space between date and time, and without Z, as SELECT returns it in a session in UTC."""
     PARTS = "parts"
-    """An object of numbers: `{"year":…,"month":…,"day":…}`, of DATETIME with hour, minute, second and subsecond, which
-    are microseconds; of TIMESTAMP `{"unix_time":…,"subsecond":…}`, 0 for the zero timestamp."""
+    """An object of numbers. `subsecond` is microseconds.
+
+    - DATE: `{"year":…,"month":…,"day":…}`
+    - DATETIME: also `hour`, `minute`, `second` and `subsecond`
+    - TIMESTAMP: `{"unix_time":…,"subsecond":…}`; both are 0 for the zero timestamp"""
     EPOCH = "epoch"
-    """Debezium's adaptive numbers: days, or milliseconds for a precision of 0 to 3, else microseconds. Zero and partial
-    dates are null."""
+    """As Debezium's adaptive mode: a number of days for DATE; else milliseconds for a precision of 0 to 3, and
+    microseconds for a higher one. Zero and partial dates are null."""
     MILLIS = "millis"
-    """As EPOCH, in milliseconds whatever the precision."""
+    """As EPOCH, but always in milliseconds."""
     MICROS = "micros"
-    """As EPOCH, in microseconds whatever the precision."""
+    """As EPOCH, but always in microseconds."""
     NANOS = "nanos"
-    """As EPOCH, in nanoseconds; null for a DATETIME before 1677-09-22 or after 2262, whose number has no 64 bits."""
+    """As EPOCH, but in nanoseconds. A DATETIME before 1677-09-22 or after 2262 is null, as it exceeds 64 bits."""
     OF_DAY = "of_day"
-    """Milliseconds since midnight; null for a TIME below 0 or over 24 hours."""
+    """Milliseconds since midnight. A TIME below 0 or over 24 hours is null."""
     OFFSET = "offset"
-    """As ISO, with Z and without zeros at the end of a fraction; null for zero and partial dates, and for a TIME below
-    0 or over 24 hours."""
+    """As ISO, with Z and without zeros at the end of a fraction. Zero and partial dates are null, and a TIME below 0 or
+    over 24 hours."""
     ZONED = "zoned"
-    """As ISO; null for the zero timestamp."""
+    """As ISO. The zero timestamp is null."""
     BASE64_URL = "base64_url"
-    """As BASE64, with `-` and `_` in place of `+` and `/`."""
+    """As BASE64, with `-` and `_` instead of `+` and `/`."""
     BASE64 = "base64"
-    """A string; of geometry `{"srid":…,"wkb":"…"}` with it."""
+    """A string. Geometry: `{"srid":…,"wkb":"…"}` with the string as `wkb`."""
     HEX = "hex"
     NUMBERS = "numbers"
-    """An array of the bytes; of geometry those that the server stores: the SRID in four, then well-known binary."""
+    """An array of the bytes. Geometry: the bytes that the server stores, which are the SRID in four bytes and the
+    well-known binary."""
     CONNECT = "connect"
-    """As Debezium hands it to Kafka Connect. BIT(1): true or false; more bits: their bytes in base64, the lowest first.
-    Geometry: `{"wkb":"…","srid":…}`, a point's with `x` and `y` before them."""
+    """As Debezium passes it to Kafka Connect.
+
+    - BIT(1): true or false
+    - BIT with more bits: the bytes in base64, the lowest byte first
+    - Geometry: `{"wkb":"…","srid":…}`; a point has `x` and `y` before them"""
     TEXT = "text"
     """A string of the document's text."""
     LABEL = "label"
-    """A string; "" for the invalid value 0."""
+    """The label as a string; "" for the invalid value 0."""
     INDEX = "index"
     """The number of the label, from 1; 0 for the invalid value."""
     COMMAS = "commas"
-    """A string of the labels with commas between them."""
+    """A string of the labels, separated by commas."""
     ARRAY = "array"
     """An array of the labels."""
     INLINE = "inline"
-    """The document itself."""
+    """The document as JSON."""
 
 
 _TEMPORAL = (Encoding.ISO, Encoding.SQL, Encoding.EPOCH)
@@ -108,14 +115,14 @@ ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
     Kind.GEOMETRY: (*_BYTES, Encoding.CONNECT),
     Kind.JSON: (Encoding.TEXT, Encoding.INLINE),
 }
-"""What each kind can be written as, its default first."""
+"""The encodings of each kind; the first is the default."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """The encoding of each kind of column: what ``chosen`` says, else the kind's default.
+    """The encoding of each kind of column: ``style[kind]`` is the encoding in ``chosen``, or the default.
 
-    ``style[kind]`` gives it. Raises SettingsError for an encoding that the kind does not have.
+    Raises SettingsError for an encoding that the kind does not have.
     """
 
     chosen: Mapping[Kind, Encoding] = field(default_factory=dict)
@@ -124,7 +131,8 @@ class Style:
         for kind, encoding in self.chosen.items():
             if encoding not in ENCODINGS[kind]:
                 raise SettingsError(
-                    f"{kind} columns cannot be written as {str(encoding)!r}: wanted one of {', '.join(ENCODINGS[kind])}"
+                    f"{kind} columns cannot be written as {str(encoding)!r}: expected one of "
+                    f"{', '.join(ENCODINGS[kind])}"
                 )
 
     def __getitem__(self, kind: Kind) -> Encoding:
@@ -132,7 +140,7 @@ class Style:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all kinds but BIT are written in their default encoding."""
+        """Whether all kinds except BIT have their default encoding."""
         return all(self[kind] is encodings[0] for kind, encodings in ENCODINGS.items() if kind is not Kind.BIT)
 
 

@@ -1,4 +1,4 @@
-"""What a definition did to tables, as `tableChanges` of Debezium's schema change records have it.
+"""The effects of DDL on tables, as `tableChanges` in Debezium's schema change records.
 
 Source: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-schema-change-topic
 """
@@ -12,7 +12,7 @@ from changefeed.model.table_schema import TableSchema
 
 
 def table_changes(changes: Sequence[TableChange]) -> list[dict[str, object]]:
-    """What a definition did to each table, as Debezium's `tableChanges` say it."""
+    """Debezium's `tableChanges` of a DDL statement."""
     return [
         {
             "type": "ALTER" if schema else "DROP",

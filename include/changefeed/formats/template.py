@@ -1,7 +1,7 @@
-"""What a format says of a message: literal bytes with slots in them, and which messages a row change becomes.
+"""Templates of a format, which are literal bytes with slots, and the messages of each kind of row change.
 
-Both are data, so that two engines obey the same: the kernel, which turns templates into ops and literals of a row
-program, and `formats.render`, which fills them in plain Python for the reference reader.
+Both are data, and two implementations use them: the kernel compiles templates into ops and literals of a row program,
+and `formats.render` fills them in plain Python for the reference reader.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Literal
 from changefeed.records.block import Step
 
 Op = Literal["c", "u", "d", "r"]
-"""A row was created, updated, deleted; or it was read as it is, by a SELECT."""
+"""The op of a row change: create, update, delete, or r for a row that a SELECT read."""
 OPS: tuple[Op, ...] = ("c", "u", "d", "r")
-"""All of them, in the order in which the kernel numbers them."""
+"""All ops, in the order of the kernel's numbers."""
 
 NO_SNAPSHOT = "false"
-"""What `Slot.SNAPSHOT` says of a change that a binlog holds."""
+"""The value of `Slot.SNAPSHOT` for a change from a binlog."""
 
 
 class Slot(StrEnum):
-    """What a template leaves open, because it differs from row to row.
+    """A part of a template that differs by row.
 
-    Numbers are decimal digits, and texts as said below; in a binary notation they are as `notation.Binary` says. Where
-    there is nothing, the format's `Notation.absent` says what is written.
+    Numbers are decimal digits. Texts have the form below. A binary notation writes both as `notation.Binary` says.
+    `Notation.absent` writes absent values.
     """
 
     BEFORE = "before"
@@ -36,13 +36,13 @@ class Slot(StrEnum):
     KEY = "key"
     """The primary key's columns, in the key's order, as a row in the format's notation."""
     KEY_BEFORE = "key_before"
-    """As KEY, of the before image, whichever image the message's key is of."""
+    """As KEY, but always from the before image."""
     KEY_AFTER = "key_after"
     CHANGED = "changed"
-    """The before image of an update as a row, with those columns only that the after image has otherwise; absent where
-    none of the shown columns changed, and for other ops. The others count as columns that the image does not hold."""
+    """The before image of an update, as a row with only the columns that differ in the after image. Absent for other
+    ops, and if no published column changed. Columns without a change count as missing in the image."""
     SEPARATOR = "separator"
-    """Behind a row whose notation closes it with nothing: the notation's separator, unless the row has no column."""
+    """After a row whose notation has no closing text: the separator of the notation; empty if the row has no column."""
     FILE = "file"
     """Binlog file name, unquoted."""
     POSITION = "position"
@@ -50,92 +50,104 @@ class Slot(StrEnum):
     ROW = "row"
     """Row number within the event, from 0."""
     STATEMENT_ROW = "statement_row"
-    """Row number within the statement, from 0, among the rows of captured tables: the same on each server that has the
-    transaction, however it divides the statement into events. 0 for rows that were read."""
+    """Row number within the statement, from 0, among the rows of captured tables; 0 for rows that a SELECT read.
+
+    It is the same on each server with the transaction, even if servers divide the statement into different events."""
     EVENT_FIRST_ROW = "event_first_row"
-    """Row number of the first row of the row's event: 0, unless several events are at one position, as those of a
-    compressed transaction. Of rows that functions have changed it is the row's own number."""
+    """Row number of the first row of the event. It is 0, unless several events have one position, as in a compressed
+    transaction. For rows that functions changed, it is the row's own number."""
     GTID = "gtid"
-    """GTID as a JSON string; absent where the transaction has none."""
+    """GTID as a JSON string; absent if the transaction has none."""
     GTID_TEXT = "gtid_text"
-    """GTID without quotes; empty where the transaction has none."""
+    """GTID without quotes; empty if the transaction has none."""
     SERVER_ID = "server_id"
-    """server_id of the event's origin."""
+    """server_id of the server that first executed the transaction."""
     EVENT_ID = "event_id"
-    """The message's event id, unquoted: what its header `changefeed.id` says."""
+    """The event id of the message, unquoted, as in the header `changefeed.id`."""
     SEQUENCE = "sequence"
-    """A number that rises along the binlog, made of coordinates and row: see `coordinates.sequence_number`."""
+    """A number that rises along the binlog: `coordinates.sequence_number` of the row."""
     TIME = "time"
-    """Timestamp of the event, unquoted and in UTC, as RFC 3339 has it: `2026-01-31T12:00:00Z`."""
+    """Timestamp of the event in UTC, unquoted, in the form of RFC 3339: `2026-01-31T12:00:00Z`."""
     TS_SECONDS = "ts_seconds"
-    """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
+    """Timestamp of the event in seconds since 1970. For milliseconds, put a literal `000` after it."""
     TS_MILLIS = "ts_millis"
-    """When the change was committed on the server where it was made, in milliseconds since 1970; where the source does
-    not say that (without GTIDs, MariaDB), as TS_SECONDS."""
+    """Commit time on the original server, in milliseconds since 1970. If the source does not have it (without GTIDs, or
+    MariaDB), the time of TS_SECONDS."""
     TS_MICROS = "ts_micros"
     TS_NANOS = "ts_nanos"
     THREAD = "thread"
-    """Number of the connection that made the transaction, as its BEGIN says; absent where none does: MariaDB, XA. In
-    notations of text only."""
+    """Connection id of the transaction, from its BEGIN. Absent on MariaDB and in XA transactions. Only in notations of
+    text."""
     EVENT_TYPE = "event_type"
-    """The number of the event's type, as the source wrote it: of rows it could not read plainly too."""
+    """The number of the event's type in the source's binlog, also for rows in a compressed event."""
     EVENT_SIZE = "event_size"
-    """The event's size in bytes, with header and checksum; inside of a compressed transaction, before compression."""
+    """The event's size in bytes, with header and checksum. In a compressed transaction: the size before compression."""
     EVENT_END = "event_end"
-    """Behind the event in the file; inside of a compressed transaction, behind that."""
+    """The end of the event in the file. In a compressed transaction: the end of the transaction's event."""
     EVENT_FLAGS = "event_flags"
     """The flags of the event's header."""
+    PARTITION_INFO = "partition_info"
+    """The table's partition of the event's rows, as members of a JSON object after a comma: `,"partition_id":3`, for an
+    update `,"partition_id":3,"source_partition_id":2`. Empty if the event does not have it (MySQL before 8.0.16,
+    MariaDB, tables without partitions). Only in notations of text."""
     QUERY = "query"
-    """Text of the statement (ROWS_QUERY) as a JSON string; absent where the binlog does not hold it, and where column
-    rules hide values that it may have."""
+    """Text of the statement (ROWS_QUERY) as a JSON string. Absent if the binlog does not have it, and if column rules
+    hide values that it may have."""
     XID = "xid"
-    """The xid of an XA transaction as a JSON string, as binlogs spell it (`X'gtrid',X'bqual',format`, in lower case);
-    absent in others."""
+    """The xid of an XA transaction as a JSON string, in the form of binlogs in lower case
+    (`X'gtrid',X'bqual',format`). Absent in other transactions."""
     XID_TEXT = "xid_text"
-    """That xid without quotes; empty in others."""
+    """The xid of an XA transaction without quotes; empty in other transactions."""
     COMMIT_INFO = "commit_info"
-    """What only the end of the transaction says, as members of a JSON object behind a comma: `,"xid":23396` for the
-    number that the source's XID event has, where it ends with one, and `,"commit":true` in its last row. Nothing where
-    it is not said: rows that were read, those of XA transactions, of transactions of which a part was rolled back or is
-    in another slice, and of those that take more than 64 MB or 262,144 messages. In values of text only, once."""
+    """Properties that only the end of the transaction has, as members of a JSON object after a comma: `,"xid":23396`
+    with the number of the source's XID event, and `,"commit":true` in the last row.
+
+    Empty for rows that a SELECT read, for XA transactions, for transactions that were partly rolled back, that are
+    partly in another slice, or that have more than 64 MB or 262,144 messages. Without an XID event `xid` is missing.
+    Only in values of text, once."""
     COMMIT_INFO_OFFSET = "commit_info_offset"
-    """As COMMIT_INFO, and `,"xoffset":0` in all rows but the last: their number in the transaction, of those that have
-    this slot."""
+    """As COMMIT_INFO, and `,"xoffset":0` in all rows but the last: the number of the row in the transaction, among the
+    rows with this slot."""
     TRANSACTION = "transaction"
-    """Where in its transaction the message stands, as a JSON object: `id`, `total_order` among all messages of it but
-    tombstones, and `data_collection_order` among those of its table; absent outside of a transaction. In notations of
-    text only, and in formats that have `format.TransactionRecords`."""
+    """The position of the message in its transaction, as a JSON object; absent outside of a transaction.
+
+    `total_order` counts all messages of the transaction except tombstones, `data_collection_order` those of the same
+    table. `id` is the transaction's id. Only in notations of text, and in formats with `format.TransactionRecords`."""
     TRANSACTION_ID = "transaction_id"
-    """The transaction's id without quotes: its GTID, or `file=…,pos=…` of its BEGIN where it has none. This and the
-    next two: in `TransactionRecords` only."""
+    """The transaction's id without quotes: its GTID, or `file=…,pos=…` of its BEGIN if it has none. This slot and the
+    next two are only in `TransactionRecords`."""
     EVENT_COUNT = "event_count"
-    """How many messages the transaction has, without tombstones."""
+    """The number of messages of the transaction, without tombstones."""
     EVENT_COUNTS = "event_counts"
-    """How many of each table, as the items of a JSON array: `{"data_collection":"db.table","event_count":1}`."""
+    """The number of messages by table, as items of a JSON array: `{"data_collection":"db.table","event_count":1}`."""
     SNAPSHOT = "snapshot"
-    """The snapshot that the row was read for, unquoted: `false` for a change out of a binlog, else what its reader
-    calls it (Debezium's words: `true`, `first`, `last`, `incremental`). The same for all rows of one reader."""
+    """The kind of snapshot that read the row, unquoted, in Debezium's words (`true`, `first`, `last`, `incremental`);
+    `false` for a change from a binlog. All rows of one reader have the same value."""
 
 
 Template = tuple[bytes | Slot, ...]
 """Literal bytes and slots, in order."""
 
 JOINED = b"\x1e\x1d"
-"""Separates the parts of a value that holds all rows of an event: JSON text never has these bytes."""
+"""The separator of the parts of a value with all rows of an event. JSON text never has these bytes."""
 
 
-def joined_rows(op: Op, head: Template, row: Template, tail: bytes) -> Template:
-    """The value of a format whose messages have all rows of a binlog event: the ``head`` that they share, then each
-    ``row`` behind a comma, then the ``tail``. `binlog.joined_rows` makes one message of those of an event; a row that
-    was read (``op`` r) is in none, and alone."""
+def join_rows(op: Op, head: Template, row: Template, tail: bytes) -> Template:
+    """The template of a value with all rows of a binlog event.
+
+    The value is the ``head`` that the rows share, each ``row`` after a comma, and the ``tail``. `binlog.join_rows`
+    joins the values of an event to one message. A row that a SELECT read (``op`` r) is a message of its own.
+    """
     if op == "r":
         return (*head, *row, tail)
     return (JOINED, Slot.EVENT_FIRST_ROW, JOINED, *head, JOINED, *row, JOINED + tail)
 
 
-def joined(values: Sequence[bytes]) -> bytes:
-    """The value of a message with the rows of all ``values``, which are as `joined_rows` makes them and share their
-    head; one that is not as it makes them is returned as it is."""
+def join_values(values: Sequence[bytes]) -> bytes:
+    """The value of one message with the rows of all ``values``, whose form is that of `join_rows` with the same head.
+
+    Values of another form are not joined: the first is returned.
+    """
     if not values[0].startswith(JOINED):
         return values[0]
     parts = [value.split(JOINED, 4)[2:] for value in values]
@@ -144,20 +156,19 @@ def joined(values: Sequence[bytes]) -> bytes:
 
 OF_SERVER = frozenset(
     {Slot.FILE, Slot.POSITION, Slot.ROW, Slot.EVENT_ID, Slot.SEQUENCE, Slot.EVENT_TYPE, Slot.EVENT_SIZE}
-    | {Slot.EVENT_END, Slot.EVENT_FLAGS}
+    | {Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.PARTITION_INFO}
 )
-"""The slots that say where and how one server has a change in its binlog: of the same change another server says
-something else."""
+"""The slots that depend on the server's binlog. On another server they have other values for the same change."""
 
 RowHeader = tuple[str, Template]
-"""A record header of a row message: its name, and what its value is."""
+"""A record header of a row message: its name, and the template of its value."""
 
 ABSENT_IMAGE: Mapping[Op, Slot] = {"c": Slot.BEFORE, "r": Slot.BEFORE, "d": Slot.AFTER}
-"""By op the image that its messages do not have."""
+"""The image that an op does not have."""
 
 
 class ChangeKind(StrEnum):
-    """What happened to a row. An update that changes the primary key is a change of its own kind."""
+    """The kind of a row change. An update that changes the primary key has its own kind."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -168,12 +179,13 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class RowMessage:
-    """One of the messages that a row change becomes.
+    """One of the messages of a row change.
 
-    ``op`` chooses the template of its value; None makes a tombstone: a key without a value. ``key`` is the image that
-    its key is of. ``step`` tells it apart from the change's other messages, in its event id and in what the commit log
-    counts: a change's messages have different steps, in rising order. ``headers`` are its record headers besides event
-    id and GTID; most messages have none.
+    - ``op`` chooses the template of the value. None: a tombstone, which is a key without a value.
+    - ``key`` is the image of the key.
+    - ``step`` distinguishes the messages of a change, in their event ids and in the counts of the commit log. The
+      messages of a change have different steps in ascending order.
+    - ``headers`` are the record headers except event id and GTID. Most messages have none.
     """
 
     step: Step
@@ -183,7 +195,7 @@ class RowMessage:
 
 
 Messages = Mapping[ChangeKind, tuple[RowMessage, ...]]
-"""What each kind of change becomes."""
+"""The messages of each kind of change."""
 
 CREATED = RowMessage(Step.CHANGE, "c", "after")
 UPDATED = RowMessage(Step.CHANGE, "u", "after")
@@ -191,7 +203,7 @@ DELETED = RowMessage(Step.CHANGE, "d", "before")
 READ = RowMessage(Step.CHANGE, "r", "after")
 TOMBSTONE = RowMessage(Step.TOMBSTONE, None, "before")
 CREATED_ANEW = RowMessage(Step.CREATE, "c", "after")
-"""Under its new key, after a message that deleted the old one."""
+"""A create with the new key, after a delete with the old one."""
 
 ONE_MESSAGE_EACH: Messages = {
     ChangeKind.CREATE: (CREATED,),
@@ -200,12 +212,12 @@ ONE_MESSAGE_EACH: Messages = {
     ChangeKind.READ: (READ,),
     ChangeKind.KEY_CHANGE: (UPDATED,),
 }
-"""A change of key is an update with both images."""
+"""A change of key is one update with both images."""
 DELETE_AND_CREATE: Messages = {**ONE_MESSAGE_EACH, ChangeKind.KEY_CHANGE: (DELETED, CREATED_ANEW)}
-"""A change of key is a delete of the old one and a create of the new one."""
+"""A change of key is a delete with the old key and a create with the new key."""
 WITH_TOMBSTONES: Messages = {
     **ONE_MESSAGE_EACH,
     ChangeKind.DELETE: (DELETED, TOMBSTONE),
     ChangeKind.KEY_CHANGE: (DELETED, TOMBSTONE, CREATED_ANEW),
 }
-"""As before, and a tombstone follows each delete, for compacted topics."""
+"""As DELETE_AND_CREATE, with a tombstone after each delete, for compacted topics."""

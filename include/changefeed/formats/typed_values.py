@@ -1,16 +1,16 @@
-"""Column values read back: what a Style wrote into a message as the value that the column holds.
+"""Conversion of message values, which are in a Style, to column values.
 
-`reader_of` makes one function a column; `inexact` says which encodings lose something of a value, so that it cannot be
-had back. Values are those that a server takes and gives, so that dates that Python's have not (0000-00-00) are there:
+`reader_of` returns the function for a column. `inexact` lists the encodings that lose a part of a value. The results
+are the server's values, which include dates that Python does not have (0000-00-00):
 
     integers, YEAR, BIT                 int
     DECIMAL                             Decimal, with all its digits
-    FLOAT, DOUBLE                       float; of FLOAT the one with exactly the column's 32 bits
+    FLOAT, DOUBLE                       float; for FLOAT the one with exactly the column's 32 bits
     text, UUID, INET4/6, JSON           str
     DATE, TIME, DATETIME, TIMESTAMP     str, as SELECT spells them: `2026-01-31 12:00:00.250`; TIMESTAMP in UTC
     ENUM                                str, the label; int 0 for the invalid value
-    SET                                 str, the labels with commas between them
-    BINARY and the like, BIT, VECTOR    bytes, as the column holds them
+    SET                                 str, the labels separated by commas
+    BINARY and the like, VECTOR         bytes, as the column has them
     geometry                            bytes: the SRID in four (little-endian), then well-known binary
 """
 
@@ -35,7 +35,7 @@ Value = int | float | str | bytes | Decimal | None
 """A column's value; None is NULL."""
 
 ValueReader = Callable[[Any], Value]
-"""What a message's JSON has of a column, but for null -> the column's value."""
+"""(a value from a message's JSON, not null) -> the column's value."""
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -59,35 +59,35 @@ _LOST: Mapping[tuple[Kind, Encoding], str] = {
     (Kind.TIMESTAMP, Encoding.ZONED): "TIMESTAMP is written as Debezium does, where the zero timestamp is null",
     (Kind.JSON, Encoding.INLINE): "JSON documents are written inline, where the document null is NULL",
 }
-"""What an encoding makes of values that differ from each other, so that they cannot be told apart."""
+"""Why an encoding loses a part of values: several column values have the same encoded value."""
 
 
 def inexact(style: Style) -> dict[Kind, str]:
-    """Why values of a kind cannot be read back as they were, for each kind that ``style`` writes so; {} where all can.
+    """Why ``style`` loses a part of values, by kind; {} if it loses nothing.
 
-    `reader_of` reads them all the same, as far as they can be told.
+    `reader_of` reads such values as far as they are unambiguous.
     """
     return {kind: why for kind in Kind if (why := _LOST.get((kind, style[kind])))}
 
 
 def reader_of(column: Column, style: Style) -> ValueReader:
-    """The function that reads values of ``column``, as they are written in ``style``.
+    """The function that reads values of ``column`` in ``style``.
 
-    For a value that is no such column's it raises one of WRONG, or gives another value: `refusal` makes an error of it.
+    For an invalid value, the function raises one of WRONG or returns a wrong value; see `refusal`.
     """
     return _reader(column, style)
 
 
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, struct.error)
-"""What the functions of `reader_of` raise."""
+"""The errors that the functions of `reader_of` raise."""
 
 
 class _AmbiguousLabelError(ValueError):
-    """A record has the label '' as it has another value, too, which is the only argument."""
+    """The label '' and another value, the argument, have the same encoding."""
 
 
 def refusal(column: Column, value: object, error: Exception) -> SchemaError:
-    """The error of a ``value`` that ``column`` cannot have, as ``error`` says."""
+    """The error for an invalid ``value`` of ``column``. ``error`` is the reason."""
     if isinstance(error, _AmbiguousLabelError):
         return SchemaError(
             f"column {column.name!r} has the label '', which records have as they have {error}: what its row holds is "
@@ -134,15 +134,15 @@ def _reader(column: Column, style: Style) -> ValueReader:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("a text was wanted")
+        raise TypeError("expected a text")
     return value
 
 
 # --- numbers
 
 
-def unscaled(text: str) -> int:
-    """The number whose two's complement bytes stand in base64, as Connect writes decimals."""
+def read_unscaled(text: str) -> int:
+    """The number whose two's complement bytes are ``text`` in base64, as Connect writes decimals."""
     return int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
 
 
@@ -150,13 +150,13 @@ _BIGINTS: Mapping[Encoding, ValueReader] = {
     Encoding.NUMBER: int,
     Encoding.STRING: int,
     Encoding.LONG: lambda number: int(number) & (2**64 - 1),
-    Encoding.PRECISE: unscaled,
+    Encoding.PRECISE: read_unscaled,
 }
 
 
 def _decimal(scale: int, encoding: Encoding) -> ValueReader:
     if encoding is Encoding.PRECISE:
-        return lambda text: _with_scale(unscaled(text), scale)
+        return lambda text: _with_scale(read_unscaled(text), scale)
     return lambda value: Decimal(str(value))
 
 
@@ -168,7 +168,7 @@ _SINGLE = struct.Struct("<f")
 
 
 def _float32(value: Any) -> float:
-    """The double that the 32 bits are: of 0.1 the text that a message has is not it."""
+    """The double that equals the column's 32 bits. The text in a message, such as 0.1, may parse as another double."""
     single: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
     return single
 
@@ -248,7 +248,7 @@ _EPOCH = datetime(1970, 1, 1)
 def _temporal(column: Column, encoding: Encoding) -> ValueReader:
     digits = column.datetime_precision or 0
     if encoding is Encoding.OFFSET:
-        return lambda text: _padded(_moment(text), digits) if column.data_type != "date" else _date(text[:-1])
+        return lambda text: _pad(_moment(text), digits) if column.data_type != "date" else _date(text[:-1])
     if encoding is Encoding.PARTS:
         return _PARTS[column.data_type](digits)
     if encoding not in _UNITS and encoding is not Encoding.EPOCH:
@@ -256,10 +256,10 @@ def _temporal(column: Column, encoding: Encoding) -> ValueReader:
     micros = _UNITS.get(encoding, Fraction(1 if digits > 3 else 1000))
     match column.data_type:
         case "date":
-            return lambda days: _spelled(_EPOCH + timedelta(days=days))[:10]
+            return lambda days: _timestamp_text(_EPOCH + timedelta(days=days))[:10]
         case "time":
             return lambda number: _time(int(int(number) * micros), digits)
-    return lambda number: _cut(_spelled(_EPOCH + timedelta(microseconds=int(int(number) * micros))), digits)
+    return lambda number: _cut(_timestamp_text(_EPOCH + timedelta(microseconds=int(int(number) * micros))), digits)
 
 
 _UNITS = {
@@ -268,7 +268,7 @@ _UNITS = {
     Encoding.MICROS: Fraction(1),
     Encoding.NANOS: Fraction(1, 1000),
 }
-"""Microseconds in a unit of the encoding."""
+"""The number of microseconds in a unit of each encoding."""
 
 
 def _date_of(parts: Any) -> str:
@@ -288,7 +288,7 @@ def _timestamp_of(digits: int) -> ValueReader:
         seconds, micros = int(parts["unix_time"]), int(parts["subsecond"])
         if seconds == 0:
             return _cut("0000-00-00 00:00:00.000000", digits)
-        return _cut(_spelled(_EPOCH + timedelta(seconds=seconds, microseconds=micros)), digits)
+        return _cut(_timestamp_text(_EPOCH + timedelta(seconds=seconds, microseconds=micros)), digits)
 
     return read
 
@@ -300,15 +300,15 @@ _PARTS: Mapping[str, Callable[[int], ValueReader]] = {
 }
 
 
-def _padded(text: str, digits: int) -> str:
-    """``text`` with so many digits of a fraction, of which zeros at its end may be missing."""
-    whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction.ljust(digits, '0')}" if digits else whole
+def _pad(text: str, digits: int) -> str:
+    """``text`` with ``digits`` digits in the fraction. Zeros at the end of the fraction may be missing in ``text``."""
+    integer, _, fraction = text.partition(".")
+    return f"{integer}.{fraction.ljust(digits, '0')}" if digits else integer
 
 
 def _date(text: Any) -> str:
     if len(text) != len("2026-01-31"):
-        raise ValueError("a date was wanted")
+        raise ValueError("expected a date")
     return str(text)
 
 
@@ -316,12 +316,12 @@ def _moment(text: Any) -> str:
     return str(text).removesuffix("Z").replace("T", " ")
 
 
-def _spelled(moment: datetime) -> str:
+def _timestamp_text(moment: datetime) -> str:
     return moment.isoformat(" ", "microseconds")
 
 
 def _cut(text: str, digits: int) -> str:
-    """``text`` with six digits of a fraction, cut to ``digits``."""
+    """``text``, whose fraction has six digits, with the fraction cut to ``digits``."""
     return text[: len(text) - 6 + digits] if digits else text[:-7]
 
 
@@ -333,14 +333,14 @@ def _time(micros: int, digits: int) -> str:
 
 
 class RowValues:
-    """Reads images of ``table``, which has to be as it was when the row was changed."""
+    """Converts row images of ``table``, which must be the table's schema at the time of the change."""
 
     def __init__(self, table: TableSchema, style: Style) -> None:
         self._table = table
         self._readers: dict[str, ValueReader] = {column.name: reader_of(column, style) for column in table.columns}
 
     def of(self, image: Mapping[str, Any]) -> dict[str, Value]:
-        """The values of ``image`` by column name, in its order.
+        """The values of ``image`` by column name, in the order of ``image``.
 
         Raises SchemaError for a column that the table does not have, and for a value that its column cannot have.
         """

@@ -1,1 +1,1 @@
-"""A run, but for Spark's part of it: plan freezes a window before it, commit moves the checkpoint after it."""
+"""The steps of a run after `plan` froze its window: cut the window, publish it, and move the checkpoint."""

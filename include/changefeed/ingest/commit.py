@@ -1,4 +1,4 @@
-"""commit: a window's seal is in the commit log, so the checkpoint may move."""
+"""Commit windows: move the checkpoint over windows that are sealed in the commit log."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ def commit(
     store: CheckpointStore,
     state: CommitLogState | None = None,
 ) -> Manifest:
-    """Move the checkpoint from ``expected`` to the window's head; the manifest that proves it may, with its seconds.
+    """Move the checkpoint from ``expected`` to the window's head; return the window's manifest, with the duration of
+    the commit in seconds.
 
-    ``state`` is what the commit log says since the window was sealed, where that is known already.
+    ``state`` is the commit log's state, read after the window was sealed; with None it is read here.
 
-    Raises AccountingError when the window is not sealed in the commit log, StaleCheckpointError when the checkpoint
-    is not ``expected``. A second commit of the same window changes nothing.
+    Raises AccountingError if the window is not sealed in the commit log, StaleCheckpointError if the checkpoint is not
+    ``expected``. A second commit of the same window changes nothing.
     """
     began = time.monotonic()
-    manifest = _sealed(connections, window, state or connections.commit_log().read())
+    manifest = _sealed_manifest_of(connections, window, state or connections.commit_log().read())
     if _is_at(store.load(connections.pipeline.name), window):
         return manifest
     store.advance(expected, Checkpoint.after(window, int(time.time() * 1000), manifest.gtids))
-    fault_point.reached("after_checkpoint")
+    fault_point.reach("after_checkpoint")
     copy_history(connections, store, manifest)
     return replace(manifest, seconds={**manifest.seconds, "commit": round(time.monotonic() - began, 3)})
 
 
 def commit_windows(connections: PipelineConnections, run: PlannedRun, store: CheckpointStore) -> list[Manifest]:
-    """Move the checkpoint over the sealed windows of ``run``, in order; return the manifests of all of them.
+    """Move the checkpoint over the sealed windows of ``run``, in order; return their manifests.
 
-    Those that are behind the checkpoint already are among them: an earlier attempt committed them, or a later run that
-    found them unfinished. Raises AccountingError when not even the first is sealed, StaleCheckpointError when the
-    checkpoint is somewhere else.
+    Windows before the checkpoint are included: an earlier attempt committed them, or a later run that finished them.
+    Raises AccountingError if the first window is not sealed, StaleCheckpointError if the checkpoint is elsewhere.
     """
     expected = run.expected
     stored = store.load(connections.pipeline.name)
@@ -53,7 +53,7 @@ def commit_windows(connections: PipelineConnections, run: PlannedRun, store: Che
     manifests: list[Manifest] = []
     for window in run.windows:
         try:
-            manifest = _sealed(connections, window, state)
+            manifest = _sealed_manifest_of(connections, window, state)
         except AccountingError:
             if not manifests:
                 raise
@@ -68,17 +68,16 @@ def commit_windows(connections: PipelineConnections, run: PlannedRun, store: Che
 
 
 def _is_at(checkpoint: Checkpoint | None, window: Window) -> bool:
-    """Whether ``checkpoint`` is the one that commits ``window``."""
+    """Whether ``checkpoint`` is at the end of ``window``."""
     return checkpoint is not None and (checkpoint.window, checkpoint.coordinates) == (window.number, window.head)
 
 
-def _sealed(connections: PipelineConnections, window: Window, state: CommitLogState) -> Manifest:
-    """The window's manifest out of the commit log; raises AccountingError where that has none, or another's."""
+def _sealed_manifest_of(connections: PipelineConnections, window: Window, state: CommitLogState) -> Manifest:
+    """The window's manifest from the commit log; raises AccountingError if there is none, or one of another window."""
     manifest = state.seals.get(window.number)
     if manifest is None or manifest.window != window:
         raise AccountingError(
             f"window {window.number} of pipeline {connections.pipeline.name!r} ({window.start} to {window.head}) is "
-            "not "
-            "sealed in the commit log: not all of it is known to be in Kafka. The checkpoint stays; run again."
+            "not sealed in the commit log: it may not be in Kafka completely. The checkpoint does not move; run again."
         )
     return manifest

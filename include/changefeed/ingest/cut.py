@@ -1,18 +1,18 @@
-"""cut: a planned window -> the windows of one run, of at most `window_bytes` each.
+"""Cut a planned window into the windows of one run, of at most `window_bytes` each.
 
-A backlog is cut at ends of binlog files, which are commit boundaries by nature and cost no reading; only a bound that
-falls inside a file is looked for in it. The windows are published and sealed one after another in one Spark session,
-and committed in order: when the third one fails, two are done, and the next run goes on with the third.
+A backlog is cut at the ends of binlog files. These are always commit boundaries, and no file has to be read to find
+them. Only a bound inside a file needs a search in that file. The windows are published and sealed one after another in
+one Spark session, and committed in order: if the third fails, two are done, and the next run continues with the third.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
+from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.model.window import Window
+from changefeed.model.window import Window, bytes_between
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import Plan
 from changefeed.pipeline.planned_run import PlannedRun
@@ -22,48 +22,48 @@ from changefeed.source.mysql.binlogs import ServerBinlogs
 
 
 def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds) -> PlannedRun:
-    """The windows of a run: the unfinished ones as they are, then ``plan``'s new one, bounded, and cut where it is
-    larger than the pipeline's `window_bytes`.
+    """The windows of a run: the unfinished windows as they are, then ``plan``'s new window within ``bounds``, cut if it
+    is larger than the pipeline's `window_bytes`.
 
-    What was begun counts against ``bounds``, and is finished even where they are narrower.
-    Raises SchemaError for rows of tables that are not known (`pipeline.unknown_tables`), and SettingsError for an
-    ``until`` that is behind the checkpoint, past the head or no commit boundary.
+    Unfinished windows count against ``bounds``, but are finished even if they exceed them. Raises SchemaError for rows
+    of unknown tables (`pipeline.unknown_tables`), SettingsError for an ``until`` that is before the checkpoint, after
+    the head or not a commit boundary.
     """
     check_tables_known(connections.pipeline, plan.history, plan.start)
-    new = [] if plan.window.is_empty else _windows(connections, plan, bounds)
+    new = [] if plan.window.is_empty else _cut_new_windows(connections, plan, bounds)
     return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 
 
-def _windows(connections: PipelineConnections, plan: Plan, bounds: RunBounds) -> list[Window]:
-    whole, pipeline = plan.window, connections.pipeline
-    if whole.failover is not None:
-        return [whole]  # up to the head, or what is published already would stand in later windows too
+def _cut_new_windows(connections: PipelineConnections, plan: Plan, bounds: RunBounds) -> list[Window]:
+    planned, pipeline = plan.window, connections.pipeline
+    if planned.failover is not None:
+        return [planned]  # later windows would contain changes that were published from the old server
     max_bytes, until = bounds.max_bytes, BinlogCoordinates.parse(bounds.until) if bounds.until else None
     if plan.unfinished:
         if max_bytes is not None:
             max_bytes -= plan.lag_bytes - plan.window_bytes
-        if (max_bytes is not None and max_bytes <= 0) or (until is not None and until <= whole.start):
+        if (max_bytes is not None and max_bytes <= 0) or (until is not None and until <= planned.start):
             return []
     if until is None and plan.window_bytes <= min(pipeline.window_bytes, max_bytes or plan.window_bytes):
-        return [whole]
-    start, head = ResumePoint(whole.start, whole.start_gtids), ResumePoint(whole.head, whole.head_gtids)
-    with connections.session_on(whole.server_uuid) as session:
+        return [planned]
+    start, head = ResumePoint(planned.start, planned.start_gtids), ResumePoint(planned.head, planned.head_gtids)
+    with connections.session_on(planned.server_uuid) as session:
         finder = Finder(ServerBinlogs(session))
         if until is not None:
-            head = _until(finder, until, start, head)
+            head = _find_bound(finder, until, start, head)
         if max_bytes is not None:
             head = finder.within(start, head, max_bytes)
-        ends = _packed(finder, start, head, pipeline.window_bytes)
+        ends = _pack_files(finder, start, head, pipeline.window_bytes)
     windows: list[Window] = []
-    for number, end in enumerate(ends[: pipeline.windows_per_run], start=whole.number):
+    for number, end in enumerate(ends[: pipeline.windows_per_run], start=planned.number):
         before = windows[-1] if windows else None
         windows.append(
             replace(
-                whole,
+                planned,
                 number=number,
-                plan_seconds=0.0 if before else whole.plan_seconds,
-                start=before.head if before else whole.start,
-                start_gtids=before.head_gtids if before else whole.start_gtids,
+                plan_seconds=0.0 if before else planned.plan_seconds,
+                start=before.head if before else planned.start,
+                start_gtids=before.head_gtids if before else planned.start_gtids,
                 head=end.coordinates,
                 head_gtids=end.gtids,
             )
@@ -71,16 +71,15 @@ def _windows(connections: PipelineConnections, plan: Plan, bounds: RunBounds) ->
     return windows
 
 
-def _until(finder: Finder, until: BinlogCoordinates, start: ResumePoint, head: ResumePoint) -> ResumePoint:
+def _find_bound(finder: Finder, until: BinlogCoordinates, start: ResumePoint, head: ResumePoint) -> ResumePoint:
     if until.base != start.coordinates.base or not start.coordinates < until <= head.coordinates:
-        raise SettingsError(
-            f"until {until} is not in what is left to publish: the checkpoint is at {start}, the head at {head}"
-        )
+        raise SettingsError(f"expected `until` between the checkpoint at {start} and the head at {head}, found {until}")
     return head if until == head.coordinates else finder.at(until)
 
 
-def _packed(finder: Finder, start: ResumePoint, head: ResumePoint, window_bytes: int) -> list[ResumePoint]:
-    """Ends of windows: as many whole files each as fit into ``window_bytes``, at least one."""
+def _pack_files(finder: Finder, start: ResumePoint, head: ResumePoint, window_bytes: int) -> list[ResumePoint]:
+    """The ends of the windows. Each window has as many complete files as fit into ``window_bytes``, but at least
+    one."""
     files = list(finder.binlogs.files())
     ends: list[ResumePoint] = []
     begin = start

@@ -1,4 +1,4 @@
-"""A run: its windows published one after another in one Spark session."""
+"""Run: publish windows one after another in one Spark session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.open_windows import sealed_manifest
 from changefeed.pipeline.planned_run import PlannedRun
-from changefeed.pipeline.windows import settled_state
+from changefeed.pipeline.windows import last_stable_state
 from changefeed.spark.target import SparkTarget
 
 _log = logging.getLogger(__name__)
@@ -23,19 +23,21 @@ _log = logging.getLogger(__name__)
 def ingest_windows(
     spark: SparkTarget, connections: PipelineConnections, windows: Sequence[Window], max_seconds: int | None = None
 ) -> Iterator[Manifest]:
-    """Publish and seal ``windows`` in order, and yield each manifest; those that are sealed already are only looked up.
+    """Publish and seal ``windows`` in order, and yield each manifest; a sealed window is only looked up.
 
-    It needs no checkpoint, as each window begins where the one before it ends: Airflow's job could not move one, as
-    it has no access to Variables. There the task `commit` does it afterwards (`ingest.commit.commit_windows`).
+    The checkpoint does not move: Airflow's Spark job has no access to Variables, so the task `commit` moves it
+    afterwards (`ingest.commit.commit_windows`).
 
-    After ``max_seconds`` no further window is begun. Raises as `ingest` does; the windows yielded stay sealed.
+    After ``max_seconds`` no further window begins. Raises what `ingest` raises; the yielded windows stay sealed.
     """
     began = time.monotonic()
-    state = settled_state(connections)
+    state = last_stable_state(connections)
     for number, window in enumerate(windows):
-        gone = time.monotonic() - began
-        if max_seconds is not None and number and gone >= max_seconds:
-            _log.info("%d of %d windows after %.0f seconds: the rest is for the next run", number, len(windows), gone)
+        elapsed = time.monotonic() - began
+        if max_seconds is not None and number and elapsed >= max_seconds:
+            _log.info(
+                "%d of %d windows after %.0f seconds: the next run publishes the rest", number, len(windows), elapsed
+            )
             return
         yield sealed_manifest(window, state) or ingest(spark, connections, window)
 
@@ -47,10 +49,11 @@ def run_windows(
     store: CheckpointStore,
     max_seconds: int | None = None,
 ) -> Iterator[Manifest]:
-    """As `ingest_windows`, and commit each window as soon as it is sealed: a run in one process, without Airflow.
+    """Publish ``run`` in this process, without Airflow: like `ingest_windows`, but commit each window once it is
+    sealed.
 
-    Yields the manifests of the committed windows. Raises as `ingest` and `commit` do; the windows yielded stay
-    committed, and the next run goes on behind them.
+    Yields the manifests of the committed windows. Raises what `ingest` and `commit` raise; the yielded windows stay
+    committed, and the next run continues after them.
     """
     expected = run.expected
     for sealed in ingest_windows(spark, connections, run.windows, max_seconds):

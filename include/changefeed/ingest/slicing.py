@@ -1,7 +1,7 @@
-"""Cutting a window into slices: closed files as they are, larger ones where the scout says.
+"""Cut a window into slices: a small binlog file is one slice, a large one is cut at positions that the scout finds.
 
-What is known is decoded while the scout goes on: where one file is to be scouted the driver reads it, and hands out its
-slices as they are found. Of several files each is one task's, so that all cores are at it.
+If one file is large, the driver scouts it in a thread, and its first slices are decoded meanwhile. Several large files
+are scouted in parallel, one in each Spark task.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-from changefeed.binlog.search.scouting import Scouting, is_worth_cutting, numbered
-from changefeed.ingest.scouting import scouted
+from changefeed.binlog.search.scouting import Scouting, is_worth_cutting, number_slices
+from changefeed.ingest.scouting import scout_in_tasks
 from changefeed.model.statement import Statement
 from changefeed.model.window import Slice
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.dump import dump_of, kept_dump_of
+from changefeed.spark.stages.dump import open_dump, open_stored_dump
 from changefeed.spark.target import SparkTarget
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """The next slices of a window, in binlog order and numbered so.
+    """The next slices of a window, numbered in binlog order.
 
-    ``statements`` go on where those of the cutting before end, and reach at least to the start of the last of
-    ``slices``; None where not all files of the window are scouted.
+    ``statements`` are the statements after those of the previous cutting, at least up to the start of the last slice;
+    None if not all files of the window are scouted.
     """
 
     slices: tuple[Slice, ...]
@@ -33,41 +33,43 @@ class Cutting:
     is_last: bool = True
 
 
-def cut(
+def cut_slices(
     spark: SparkTarget, task: DecodeTask, files: Sequence[Slice], slice_bytes: int, *, scout_all: bool = False
 ) -> Generator[Cutting, None, None]:
-    """Cut a window. ``files`` are its whole-file slices, of which the large ones are scouted, or all.
+    """Yield the slices of a window. ``files`` has one slice for each file; large files are scouted, or all with
+    ``scout_all``.
 
-    Close the iterator: it may have a thread. Raises what the scout or the connection raises; where that happens while
-    slices are decoded, when the next ones are asked for.
+    The caller must close the iterator, because it may run a thread. Raises what the scout or the connection raises,
+    when the next slices are requested.
     """
-    cuts = not task.reads_one_by_one  # or slices are read one after another, and the scout would read all once more
-    wanted = [piece for piece in files if scout_all or (cuts and is_worth_cutting(piece.size_bytes, slice_bytes))]
-    if not wanted:
+    cuts = not task.reads_one_by_one  # else scouting would only read the file a second time
+    to_scout = [slice for slice in files if scout_all or (cuts and is_worth_cutting(slice.size_bytes, slice_bytes))]
+    if not to_scout:
         yield Cutting(tuple(files), None)
-    elif len(wanted) == 1 and cuts:
-        yield from _as_known(task, files, wanted[0], slice_bytes)
+    elif len(to_scout) == 1 and cuts:
+        yield from _cut_while_scouting(task, files, to_scout[0], slice_bytes)
     else:
-        yield _at_once(spark, task, files, wanted, slice_bytes)
+        yield _cut_after_scouting(spark, task, files, to_scout, slice_bytes)
 
 
-def _as_known(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Cutting]:
-    """Scout one file in a thread, and yield all slices that are known whenever the next ones are asked for.
+def _cut_while_scouting(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Cutting]:
+    """Scout one file in a thread, and yield the slices that are known so far whenever the next ones are requested.
 
-    The cuttings, of which each costs a Spark job, have to hold one slice's bytes at least, then four, nine and so on.
+    Each cutting costs a Spark job, so the first has at least ``slice_bytes``, the second four times as much, then nine
+    times and so on.
     """
-    news: SimpleQueue[Scouting | BaseException | None] = SimpleQueue()
+    queue: SimpleQueue[Scouting | BaseException | None] = SimpleQueue()
     stopped = Event()
 
     def follow() -> None:
         try:
-            for part in _parts(task, files, large, slice_bytes):
+            for part in _scout_parts(task, files, large, slice_bytes):
                 if stopped.is_set():
                     return
-                news.put(part)
-            news.put(None)
-        except BaseException as error:  # raised in the thread that asks
-            news.put(error)
+                queue.put(part)
+            queue.put(None)
+        except BaseException as error:  # raised in the thread of the caller
+            queue.put(error)
 
     thread = Thread(target=follow, name="changefeed-scout", daemon=True)
     thread.start()
@@ -79,9 +81,9 @@ def _as_known(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_byte
         while not is_last:
             cuttings += 1
             while not is_last:
-                enough = sum(piece.size_bytes for piece in slices) >= cuttings**2 * slice_bytes
+                enough = sum(slice.size_bytes for slice in slices) >= cuttings**2 * slice_bytes
                 try:
-                    part = news.get(block=not enough)
+                    part = queue.get(block=not enough)
                 except Empty:
                     break
                 if isinstance(part, BaseException):
@@ -91,7 +93,7 @@ def _as_known(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_byte
                 else:
                     slices += part.slices
                     statements += part.statements
-            known = tuple(replace(piece, number=number + index) for index, piece in enumerate(slices))
+            known = tuple(replace(slice, number=number + index) for index, slice in enumerate(slices))
             yield Cutting(known, tuple(statements) if len(files) == 1 else None, is_last)
             number += len(slices)
             slices, statements = [], []
@@ -101,34 +103,35 @@ def _as_known(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_byte
 
 
 def _cuts_inside(task: DecodeTask) -> bool:
-    """Whether a slice may begin inside a transaction: not where its messages are numbered."""
+    """Whether a slice may begin inside a transaction. It may not if the pipeline has a transaction topic, because then
+    the messages of a transaction are numbered."""
     return task.connections.routes.transaction_topic is None
 
 
-def _parts(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Scouting]:
-    from changefeed.binlog.search.scout import scout_in_parts  # not before a file is cut: it loads the kernels
+def _scout_parts(task: DecodeTask, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Scouting]:
+    from changefeed.binlog.search.scout import scout_in_parts  # imported only to cut a file, as it loads the kernels
 
-    for piece in files:
-        if piece is large:
-            yield from scout_in_parts(kept_dump_of(task, piece), piece, slice_bytes, cuts_inside=_cuts_inside(task))
+    for slice in files:
+        if slice is large:
+            yield from scout_in_parts(open_stored_dump(task, slice), slice, slice_bytes, cuts_inside=_cuts_inside(task))
         else:
-            yield Scouting((piece,), (), 0)
+            yield Scouting((slice,), (), 0)
 
 
-def _at_once(
-    spark: SparkTarget, task: DecodeTask, files: Sequence[Slice], wanted: Sequence[Slice], slice_bytes: int
+def _cut_after_scouting(
+    spark: SparkTarget, task: DecodeTask, files: Sequence[Slice], to_scout: Sequence[Slice], slice_bytes: int
 ) -> Cutting:
-    found = scouted(
+    found = scout_in_tasks(
         spark,
-        wanted,
-        lambda piece: dump_of(task, piece),
+        to_scout,
+        lambda slice: open_dump(task, slice),
         slice_bytes,
-        task.readers(len(wanted)),
+        task.readers(len(to_scout)),
         _cuts_inside(task),
     )
-    scoutings = dict(zip((piece.number for piece in wanted), found, strict=True))
-    parts = (scoutings[piece.number].slices if piece.number in scoutings else (piece,) for piece in files)
-    slices = tuple(numbered(piece for part in parts for piece in part))
-    if len(wanted) < len(files):
+    scoutings = dict(zip((slice.number for slice in to_scout), found, strict=True))
+    parts = (scoutings[slice.number].slices if slice.number in scoutings else (slice,) for slice in files)
+    slices = tuple(number_slices(slice for part in parts for slice in part))
+    if len(to_scout) < len(files):
         return Cutting(slices, None)
     return Cutting(slices, tuple(statement for scouting in found for statement in scouting.statements))

@@ -1,4 +1,4 @@
-"""ingest: a frozen window -> Kafka, and its manifest sealed in the commit log."""
+"""Ingest: publish a frozen window to Kafka, and seal it by writing its manifest to the commit log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from itertools import chain
 from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.names import TableName
 from changefeed.errors import BinlogGoneError, SchemaError
-from changefeed.ingest.begin import begin_rules, begin_topics, begun_in_part, check_begin
-from changefeed.ingest.slicing import Cutting, cut
+from changefeed.ingest.begin import check_begin, check_begin_topics, find_partly_published, read_begin_rules
+from changefeed.ingest.slicing import Cutting, cut_slices
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import BegunRecord
@@ -26,23 +26,23 @@ from changefeed.model import fault_point
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.model.slice_report import SliceReport
-from changefeed.model.window import BinlogFile, Slice, Window, whole_file_slices
+from changefeed.model.window import BinlogFile, Slice, Window, file_slices
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.failover import marks_of
-from changefeed.pipeline.open_windows import given_before, sealed_manifest
+from changefeed.pipeline.failover import high_water_marks
+from changefeed.pipeline.open_windows import progress_in_window, sealed_manifest
 from changefeed.pipeline.registered_ids import check_same_ids, ids_by_subject, registered_ids
 from changefeed.pipeline.schema_history import (
     history_for,
-    keep_learned,
-    learn_behind,
-    makes_records_of_tables,
+    learn_after_window,
+    needs_tables,
     relearn,
     save_history,
+    store_learned,
     with_statements,
     with_tables,
 )
-from changefeed.pipeline.topics import table_topics, wanted_topics
-from changefeed.pipeline.unknown_tables import answered, check_tables_known, segments
+from changefeed.pipeline.topics import required_topics, table_topics
+from changefeed.pipeline.unknown_tables import apply_answers, check_tables_known, segments
 from changefeed.pipeline.windows import check_not_renamed, commit_log_state
 from changefeed.settings.message_rules import rules_digest
 from changefeed.source.archive.archive import Archive
@@ -51,13 +51,13 @@ from changefeed.source.archive.completeness import check_complete
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, window_files
 from changefeed.source.mysql.session import Session
-from changefeed.spark.failures import named_failures
-from changefeed.spark.progress import MessageCount, shown
+from changefeed.spark.failures import raise_spark_failures
+from changefeed.spark.progress import MessageCount, show_progress
 from changefeed.spark.stages.batch_store import BatchStore, batch_store
 from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.decoding import Decoding
-from changefeed.spark.stages.expected import Decoded
-from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
+from changefeed.spark.stages.expected import DecodedCounts
+from changefeed.spark.stages.messages import DecodedSlice, Failure, PublishedPartition, StoredBatch, TaskMessage
 from changefeed.spark.stages.publish import (
     check_before_publishing,
     compare_batches,
@@ -73,10 +73,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Outcome:
-    """What the stages reported to the driver."""
+    """The reports, counts and receipts that Spark's tasks sent to the driver."""
 
     reports: list[SliceReport] = field(default_factory=list)
-    decoded: Decoded = field(default_factory=Decoded)
+    decoded: DecodedCounts = field(default_factory=DecodedCounts)
     receipts: list[TopicPartitionReceipt] = field(default_factory=list)
 
 
@@ -88,35 +88,34 @@ def ingest(
     identity: str | None = None,
     archive: Archive | None = None,
 ) -> Manifest:
-    """Publish ``window`` and seal it; what an earlier attempt published already is not published again.
+    """Publish ``window``, seal it, and return its manifest. Messages of an earlier attempt are not published again.
 
-    ``identity`` is whose progress it is: the pipeline's, or a backfill's own. ``archive`` has the
-    binlog files to read instead of the server's.
+    The progress is stored under ``identity``: the pipeline's name (the default), or the identity of a backfill. If
+    ``archive`` is passed, its binlog files are read instead of the server's. The checkpoint does not move.
 
-    Raises PipelineBusyError, before anything is published, while another run of ``identity`` is alive;
-    StaleCheckpointError when the window is out of date, SettingsError or TopicError when it was begun under other
-    settings or topics; AccountingError when its bytes or messages do not add up; and whatever a slice or a
-    topic-partition stopped with; CheckpointError when the pipeline was renamed since. The checkpoint is not touched in
-    any case.
+    Raises PipelineBusyError, before anything is published, if another run of ``identity`` is alive;
+    StaleCheckpointError if the window does not follow the current progress; SettingsError or TopicError if the window
+    was begun with other settings or topics; CheckpointError if the pipeline was renamed since the plan; AccountingError
+    if the counts of bytes or messages do not match; and the error of a slice or topic-partition that failed.
     """
     pipeline = connections.pipeline
     clock = _Clock(window)
-    _ = (connections.column_rules, connections.transform_calls)  # a secret that is not set is told before all else
+    _ = (connections.column_rules, connections.transform_calls)  # a missing secret is an error before anything else
     run = _WindowRun(spark, connections, window, identity or pipeline.name, archive, spark.cores())
-    if run.is_pipelines:
+    if run.is_pipeline_run:
         connections.server_ids.check(run.tasks)
-    found = run.look()
+    inventory = run.take_inventory()
     with connections.lease(run.identity) as lease:
         fence(lease, run.tasks)
-        state, of_pipeline = run.log.read_beside(pipeline.name)
-        check_not_renamed(pipeline.name, of_pipeline)
+        state, pipeline_state = run.log.read_with(pipeline.name)
+        check_not_renamed(pipeline.name, pipeline_state)
         if (sealed := sealed_manifest(window, state)) is not None:
             return sealed
-        begun = run.begin(found, state, of_pipeline, lease)
-        found.wait_for_workers()
-        clock.end_of("prepare")
-        slices, outcome, history = run.publish(found, begun, lease)
-        clock.end_of("ingest")
+        begun = run.begin(inventory, state, pipeline_state, lease)
+        inventory.wait_for_workers()
+        clock.end_phase("prepare")
+        slices, outcome, history = run.publish(inventory, begun, lease)
+        clock.end_phase("ingest")
         manifest = account(
             window,
             slices,
@@ -127,62 +126,62 @@ def ingest(
             compare_gtids=archive is None,
         )
         manifest = replace(manifest, rules=rules_digest(begun.record.rules))
-        kept = history if run.is_pipelines else None
-        if kept is not None and kept.tables_known:
-            manifest = replace(manifest, schemas=save_history(connections, kept, window, outcome.reports, lease))
-        fault_point.reached("before_seal")
+        own_history = history if run.is_pipeline_run else None
+        if own_history is not None and own_history.tables_known:
+            manifest = replace(manifest, schemas=save_history(connections, own_history, window, outcome.reports, lease))
+        fault_point.reach("before_seal")
         lease.log().seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
-        if kept is not None and not kept.tables_known:
-            learn_behind(connections, window, lease)
-    fault_point.reached("after_seal")
+        if own_history is not None and not own_history.tables_known:
+            learn_after_window(connections, window, lease)
+    fault_point.reach("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
     return manifest
 
 
 class _Clock:
-    """The seconds of each phase of a window's run, by name."""
+    """Measures the phases of a window's run: ``seconds`` has their durations by name."""
 
     def __init__(self, window: Window) -> None:
-        waited = max(0.0, round(time.time() - window.frozen_at_ms / 1000, 3))  # for Airflow, Spark, windows before it
+        waited = max(0.0, round(time.time() - window.frozen_at_ms / 1000, 3))  # for Airflow, Spark and earlier windows
         self.seconds = {"plan": window.plan_seconds, "start": waited}
         self._last = time.monotonic()
 
-    def end_of(self, phase: str) -> None:
+    def end_phase(self, phase: str) -> None:
         now = time.monotonic()
         self.seconds[phase], self._last = round(now - self._last, 3), now
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What was there before the lease was taken: binlog files, tables and topics."""
+class _Inventory:
+    """The binlog files, tables and topics of a window, as they were before the lease was acquired."""
 
     files: Sequence[Slice]
     identities: Mapping[str, FileIdentity]
-    """By binlog file of the server; of an archive's there are none."""
+    """Name of a binlog file of the server -> its identity; empty for an archive."""
     tables: Mapping[tuple[str, str], str]
     """Table -> topic."""
     topics: Mapping[str, int]
     """Topic -> partitions."""
-    names_come_along: bool
+    logs_column_names: bool
     """Whether the binlog has the names of columns (binlog_row_metadata=FULL)."""
     wait_for_workers: Callable[[], None]
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """A window that is begun: what Spark's tasks need, and what is known of it behind the fence."""
+class _BegunWindow:
+    """A window that was begun: the Spark tasks of its two stages, and its record in the commit log."""
 
     decode: DecodeTask
     publish: WindowPublishTask
     record: BegunRecord
     history: SchemaHistory | None
-    """As it is stored, without what the pipeline says of definitions that are unknown."""
+    """The stored schema history. The pipeline's settings for unknown tables are not applied to it."""
 
 
 @dataclass(frozen=True)
 class _WindowRun:
-    """An attempt to publish ``window`` as ``identity``, on ``tasks`` cores."""
+    """An attempt to publish ``window`` in up to ``tasks`` parallel tasks; progress is stored under ``identity``."""
 
     spark: SparkTarget
     connections: PipelineConnections
@@ -192,45 +191,47 @@ class _WindowRun:
     tasks: int
 
     @property
-    def is_pipelines(self) -> bool:
-        """Whether it is the pipeline's own, and not a backfill's."""
+    def is_pipeline_run(self) -> bool:
+        """Whether this is a run of the pipeline; False for a backfill."""
         return self.identity == self.connections.pipeline.name
 
     @cached_property
     def log(self) -> CommitLog:
-        """What says how far the window is published."""
+        """The commit log of ``identity``."""
         return self.connections.commit_log(self.identity)
 
-    def look(self) -> _Found:
-        """Look at source and Kafka, and make topics that are missing, while Spark's workers start."""
+    def take_inventory(self) -> _Inventory:
+        """The source's files, its tables and the topics. Creates missing topics while Spark's workers start."""
         connections, window, archive = self.connections, self.window, self.archive
         pipeline = connections.pipeline
         with connections.session() as session:
             if archive is None:
                 _check_server(session, window)
             listed = source.binlog_files(session) if archive is None else _complete_files(archive, session, window)
-            files = list(whole_file_slices(window, listed))
-            size_bytes = sum(piece.size_bytes for piece in files)
+            files = list(file_slices(window, listed))
+            size_bytes = sum(slice.size_bytes for slice in files)
             wait_for_workers = self.spark.warm_up(min(self.tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
-            return _Found(
+            return _Inventory(
                 files=files,
-                topics=_make_topics(connections, window, self.log, wanted_topics(pipeline, session)),
+                topics=_create_topics(connections, window, self.log, required_topics(pipeline, session)),
                 tables=table_topics(pipeline, session),
-                identities={} if archive else window_files(connections.mysql, window, (piece.file for piece in files)),
-                names_come_along=source.names_come_along(session),
+                identities={} if archive else window_files(connections.mysql, window, (slice.file for slice in files)),
+                logs_column_names=source.logs_column_names(session),
                 wait_for_workers=wait_for_workers,
             )
 
-    def begin(self, found: _Found, state: CommitLogState, of_pipeline: CommitLogState, lease: Lease) -> _Begun:
-        """Begin the window, or go on as it was begun; called behind the fence."""
+    def begin(
+        self, inventory: _Inventory, state: CommitLogState, pipeline_state: CommitLogState, lease: Lease
+    ) -> _BegunWindow:
+        """Begin the window, or continue it with the record of the attempt that began it. Call it after `fence`."""
         connections, window = self.connections, self.window
         pipeline = connections.pipeline
-        history = self._known_history(of_pipeline)
+        history = self._known_history(pipeline_state)
         ids = registered_ids(connections, history, window)
-        record = _begin(connections, window, state, lease.log(), ids_by_subject(ids))
-        if self.is_pipelines and history is not None:
-            history = keep_learned(connections, history, lease)
-        limits = begin_topics(connections, window, state, found.topics, _tables_of_topics(found.tables))
+        record = _write_begun_record(connections, window, state, lease.log(), ids_by_subject(ids))
+        if self.is_pipeline_run and history is not None:
+            history = store_learned(connections, history, lease)
+        limits = check_begin_topics(connections, window, state, inventory.topics, _tables_of_topics(inventory.tables))
         topics = WindowTopics(connections.kafka, limits, create=pipeline.topics.create)
         decode = DecodeTask(
             connections=connections,
@@ -241,10 +242,10 @@ class _WindowRun:
             schema_ids=ids,
             start=window.start,
             attempt=lease.attempt,
-            history=history and answered(pipeline, history),
-            files=found.identities,
+            history=history and apply_answers(pipeline, history),
+            files=inventory.identities,
             archive=self.archive,
-            tables=tuple(TableName(*table) for table in found.tables),
+            tables=tuple(TableName(*table) for table in inventory.tables),
         )
         publish = WindowPublishTask(
             connections=connections,
@@ -253,117 +254,128 @@ class _WindowRun:
             attempt=lease.attempt,
             copies=self.spark.may_copy_tasks,
             window=window,
-            given=given_before(window, state.progress),
-            marks=record.marks,
-            orders={mark.window: state.orders[mark.window] for mark in record.marks},
+            earlier_progress=progress_in_window(window, state.progress),
+            high_water_marks=record.high_water_marks,
+            orders={each.window: state.orders[each.window] for each in record.high_water_marks},
             tables=decode.tables,
         )
-        return _Begun(decode, publish, record, history)
+        return _BegunWindow(decode, publish, record, history)
 
-    def _known_history(self, of_pipeline: CommitLogState) -> SchemaHistory | None:
-        """How the tables are at the window's start; raises SchemaError where that is unknown of one."""
+    def _known_history(self, pipeline_state: CommitLogState) -> SchemaHistory | None:
+        """The schema history up to the window's start; raises SchemaError if a table's schema there is unknown."""
         connections, window, archive = self.connections, self.window, self.archive
         with connections.session() if archive else connections.session_on(window.server_uuid) as session:
             archived = ArchivedBinlogs(archive) if archive else None
-            history = history_for(connections, session, window, of_pipeline, archived=archived)
+            history = history_for(connections, session, window, pipeline_state, archived=archived)
             check_tables_known(connections.pipeline, history, window.start)
         return history
 
     def publish(
-        self, found: _Found, begun: _Begun, lease: Lease
+        self, inventory: _Inventory, begun: _BegunWindow, lease: Lease
     ) -> tuple[Sequence[Slice], _Outcome, SchemaHistory | None]:
-        """Decode and publish; the slices, what was made of them, and the history by which they were decoded.
+        """Decode and publish the window; return its slices, their outcome, and the schema history that was used.
 
-        That is another one than the window was begun with where a statement leaves tables unknown, and the pipeline
-        says what to do about them.
+        That history differs from the history in ``begun`` if a statement of the window makes columns of a table unknown
+        and the pipeline has a setting for such tables.
         """
         decode, history = begun.decode, begun.history
         try:
-            return (*self._publish(found, decode, begun.publish, lease), history)
+            return (*self._publish(inventory, decode, begun.publish, lease), history)
         except SchemaError:
-            history = _with_unknown_counted(decode, begun.publish, history, lease)
+            history = _relearn_unknown_tables(decode, begun.publish, history, lease)
             if history is None:
                 raise
-            decode = replace(decode, history=answered(decode.pipeline, history))
-            return (*self._publish(found, decode, begun.publish, lease), history)
+            decode = replace(decode, history=apply_answers(decode.pipeline, history))
+            return (*self._publish(inventory, decode, begun.publish, lease), history)
 
     def _publish(
-        self, found: _Found, decode: DecodeTask, publish: WindowPublishTask, lease: Lease
+        self, inventory: _Inventory, decode: DecodeTask, publish: WindowPublishTask, lease: Lease
     ) -> tuple[Sequence[Slice], _Outcome]:
         window = self.window
-        with named_failures(
+        with raise_spark_failures(
             f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head})"
         ):
             return _publish_window(
-                self.spark, decode, publish, found.files, self.tasks, lease, names_come_along=found.names_come_along
+                self.spark,
+                decode,
+                publish,
+                inventory.files,
+                self.tasks,
+                lease,
+                logs_column_names=inventory.logs_column_names,
             )
 
 
 def _complete_files(archive: Archive, session: Session, window: Window) -> Sequence[BinlogFile]:
-    """The files of ``archive``; raises as `check_complete`: they may be others than those that were planned with."""
+    """The files of ``archive``. Raises what `check_complete` raises: the files may have changed since the plan."""
     archived = ArchivedBinlogs(archive)
     check_complete(archived, ServerBinlogs(session), window.start, window.head)
     return archived.files()
 
 
-def _with_unknown_counted(
+def _relearn_unknown_tables(
     decode: DecodeTask, publish: WindowPublishTask, history: SchemaHistory | None, lease: Lease
 ) -> SchemaHistory | None:
-    """The history with the rows of tables that a statement of the window leaves unknown, or that were not known before
-    they had any, stored, where the pipeline says what to do about all of them; None where there is no such table.
+    """Read unknown tables from the server again; return the new schema history, which is stored.
 
-    None, too, where anything of the window is published, here or, before a failover, on another server: its tables must
-    be known as they are until it ends. Raises SchemaError, which lists them all, where nothing says what to do.
+    These are tables whose columns are unknown after a statement of the window, and unknown tables without counted rows.
+    Returns None if there are no such tables, or if a part of the window is published already, from this server or,
+    before a failover, from another: its schemas must then not change until the window ends. Raises SchemaError, which
+    lists all such tables, if the pipeline has no setting for one of them.
     """
     window, connections = publish.window, publish.connections
     if history is None or not history.tables_known or publish.identity != connections.pipeline.name or decode.archive:
         return None
-    if publish.marks or given_before(window, commit_log_state(connections).progress):
+    if publish.high_water_marks or progress_in_window(window, commit_log_state(connections).progress):
         return None
-    known = {(name, since) for name, _, since, _ in segments(history)}
-    moved = segments(with_statements(connections, history, window))
-    found = {(name, since) for name, _, since, _ in moved if connections.pipeline.tables.matches(*name)}
-    uncounted = [
+    captures = connections.pipeline.tables.matches
+    unknown_before = {(name, since) for name, _, since, _ in segments(history)}
+    after_statements = segments(with_statements(connections, history, window))
+    unknown_after = {(name, since) for name, _, since, _ in after_statements if captures(*name)}
+    without_rows = [
         f"{name.database}.{name.table}"
         for name, table, _, end in segments(history)
-        if not table.rows and end is None and connections.pipeline.tables.matches(*name)
+        if not table.rows and end is None and captures(*name)
     ]
-    if found <= known and not uncounted:
+    if unknown_after <= unknown_before and not without_rows:
         return None
     with connections.session_on(window.server_uuid) as session:
-        counted = relearn(connections, session, uncounted, lease)
-    check_tables_known(connections.pipeline, counted, window.start)
-    return counted
+        relearned = relearn(connections, session, without_rows, lease)
+    check_tables_known(connections.pipeline, relearned, window.start)
+    return relearned
 
 
-def _begin(
+def _write_begun_record(
     connections: PipelineConnections,
     window: Window,
     state: CommitLogState,
     log: OwnedLog,
     schema_ids: Mapping[str, int],
 ) -> BegunRecord:
-    """The record of ``window`` as it was begun; written, where this is the first attempt. Called behind the fence."""
-    passed = check_begin(connections, window, state)
-    for earlier in begun_in_part(window, state):
+    """The begun record of ``window``; the first attempt writes it to the commit log. Call it after `fence`."""
+    obsolete = check_begin(connections, window, state)
+    for earlier in find_partly_published(window, state):
         check_same_ids(window, earlier.schema_ids, schema_ids)
         schema_ids = {**schema_ids, **earlier.schema_ids}
-    begun = BegunRecord(window, begin_rules(connections), marks_of(connections, window, state), schema_ids)
-    log.begin(begun, state, passed)
+    begun = BegunRecord(window, read_begin_rules(connections), high_water_marks(connections, window, state), schema_ids)
+    log.begin(begun, state, obsolete)
     return begun
 
 
-def _make_topics(
-    connections: PipelineConnections, window: Window, log: CommitLog, wanted: Mapping[str, TopicSettings]
+def _create_topics(
+    connections: PipelineConnections, window: Window, log: CommitLog, settings: Mapping[str, TopicSettings]
 ) -> dict[str, int]:
-    """Make those of ``wanted`` that are missing, unless one was removed that was given messages before."""
-    if len(partition_counts(connections.kafka, wanted)) < len(wanted) and log.exists():
-        begin_topics(connections, window, log.read(open_seconds=1.0), wanted)
-    return ensure_topics(connections.kafka, wanted, create=connections.pipeline.topics.create)
+    """Create the missing topics of ``settings``; return the number of partitions of each topic.
+
+    Raises TopicError if a topic with published messages is missing, because somebody deleted it.
+    """
+    if len(partition_counts(connections.kafka, settings)) < len(settings) and log.exists():
+        check_begin_topics(connections, window, log.read(open_seconds=1.0), settings)
+    return ensure_topics(connections.kafka, settings, create=connections.pipeline.topics.create)
 
 
 def _tables_of_topics(tables: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """By topic the tables whose changes go there, for messages."""
+    """Topic -> the names of its tables, as text for error messages."""
     names: dict[str, list[str]] = {}
     for (database, table), topic in tables.items():
         names.setdefault(topic, []).append(f"{database}.{table}")
@@ -381,33 +393,33 @@ def _publish_window(
     tasks: int,
     lease: Lease,
     *,
-    names_come_along: bool,
+    logs_column_names: bool,
 ) -> tuple[Sequence[Slice], _Outcome]:
-    """Cut, decode and publish.
+    """Cut the window into slices, decode and publish them; return the slices and their outcome.
 
-    Slices of a source without FULL metadata need all statements before them, so all files are scouted. So do slices
-    that make records of statements: what ALTER changes may be made in an earlier file. Otherwise files are scouted
-    only if rows without names turn up after all.
+    All files are first scouted (searched) for statements if the source does not log FULL metadata, or if the records of
+    statements need the tables' schemas, which a statement of an earlier file may change. Otherwise all files are
+    scouted only if rows without column names are found.
     """
     pipeline, window = decode.pipeline, publish.window
 
     def run(decode: DecodeTask, *, scout_all: bool) -> tuple[Sequence[Slice], _Outcome]:
         with spark.local_folder() as folder:
             here = replace(decode, folder=folder)
-            with closing(cut(spark, here, files, pipeline.spark.slice_bytes, scout_all=scout_all)) as cuttings:
+            with closing(cut_slices(spark, here, files, pipeline.spark.slice_bytes, scout_all=scout_all)) as cuttings:
                 return _decode_and_publish(spark, here, publish, cuttings, tasks)
 
     try:
-        return run(decode, scout_all=len(files) > 1 and (not names_come_along or makes_records_of_tables(pipeline)))
+        return run(decode, scout_all=len(files) > 1 and (not logs_column_names or needs_tables(pipeline)))
     except UnscoutedError as error:
-        _log.info("window %d: %s: scouting its statements", window.number, error)
+        _log.info("window %d: %s: its files are searched for DDL statements, and decoded again", window.number, error)
         if decode.history is not None:
             history = with_tables(decode.connections, decode.history, window, lease)
             if isinstance(error, RenamedColumnError):
                 history = with_statements(decode.connections, history, window)
                 decode = replace(decode, statements_ahead=True)
             check_tables_known(pipeline, history, window.start)
-            decode = replace(decode, history=answered(pipeline, history))
+            decode = replace(decode, history=apply_answers(pipeline, history))
         return run(decode, scout_all=True)
 
 
@@ -416,14 +428,14 @@ def _decode_and_publish(
 ) -> tuple[Sequence[Slice], _Outcome]:
     first = next(cuttings)
     if first.is_last and len(first.slices) < 2:
-        # Its reader follows all of its statements by itself.
-        alone = replace(decode, slices=first.slices, statements_scouted=True)
-        return first.slices, _one_slice(spark, alone, publish)
-    return _many_slices(spark, decode, publish, chain([first], cuttings), tasks)
+        # One task decodes the only slice, so it applies all statements in order without scouting.
+        task = replace(decode, slices=first.slices, statements_scouted=True)
+        return first.slices, _publish_one_slice(spark, task, publish)
+    return _publish_many_slices(spark, decode, publish, chain([first], cuttings), tasks)
 
 
-def _with_slices(task: DecodeTask, cutting: Cutting) -> DecodeTask:
-    """``task`` with the next slices, and with all statements before them where these are known."""
+def _add_slices(task: DecodeTask, cutting: Cutting) -> DecodeTask:
+    """``task`` with the slices of ``cutting`` added, and its statements applied to the schema history if known."""
     history = task.history
     for statement in cutting.statements or ():
         history = history.advance(statement) if history else None
@@ -439,72 +451,77 @@ def _check_server(session: Session, window: Window) -> None:
     uuid = source.server_uuid(session)
     if uuid != window.server_uuid:
         raise BinlogGoneError(
-            f"window {window.number} of pipeline {window.pipeline!r} was frozen on server {window.server_uuid}, "
-            f"found server {uuid}: the connection leads to another server now. Plan again."
+            f"expected server {window.server_uuid}, on which window {window.number} of pipeline {window.pipeline!r} "
+            f"was frozen, found {uuid}: the connection leads to another server now. Nothing was published. Plan again."
         )
 
 
-def _one_slice(spark: SparkTarget, decode: DecodeTask, publish: WindowPublishTask) -> _Outcome:
+def _publish_one_slice(spark: SparkTarget, decode: DecodeTask, publish: WindowPublishTask) -> _Outcome:
     outcome = _Outcome()
-    with shown(spark, "decode and publish", len(decode.slices)):
-        _take(outcome, spark.results_of([decode.slices], lambda slices: decode_and_publish(decode, publish, slices)))
+    with show_progress(spark, "decode and publish", len(decode.slices)):
+        _collect(outcome, spark.results_of([decode.slices], lambda slices: decode_and_publish(decode, publish, slices)))
     return outcome
 
 
-def _many_slices(
+def _publish_many_slices(
     spark: SparkTarget, decode: DecodeTask, publish: WindowPublishTask, cuttings: Iterable[Cutting], tasks: int
 ) -> tuple[Sequence[Slice], _Outcome]:
-    """Decode all, as it is cut, then bring batches to where one task writes a topic-partition, and publish."""
+    """Decode slices while later ones are still being cut, then publish each topic-partition in one task."""
     outcome, messages = _Outcome(), MessageCount(spark)
     store = batch_store(spark, decode.folder)
     with Decoding(spark, messages, store) as decoding:
-        with shown(spark, "decode", messages=messages) as shown_tasks:
+        with show_progress(spark, "decode", messages=messages) as shown_tasks:
             for cutting in cuttings:
-                _take(outcome, decoding.ended())  # an error ends the window before the rest of it is scouted
-                decode = _with_slices(decode, cutting)
-                if cutting.slices:  # the last one may only say that no more come
+                _collect(outcome, decoding.read_ended())  # the first error ends the run, before the rest is scouted
+                decode = _add_slices(decode, cutting)
+                if cutting.slices:  # the last cutting may be empty
                     decoding.add(decode, cutting.slices, shown_tasks)
-            _take(outcome, decoding.results())
-        fault_point.reached("after_decode")
-        packed = pack(outcome.decoded.size_bytes, tasks)
-        publish = publish.settled(decode.slices, outcome.reports, outcome.decoded, packed)
+            _collect(outcome, decoding.read_remaining())
+        fault_point.reach("after_decode")
+        assigned_tasks = assign_tasks(outcome.decoded.size_bytes, tasks)
+        publish = publish.with_decoded(decode.slices, outcome.reports, outcome.decoded, assigned_tasks)
         if publish.must_compare:
-            with shown(spark, "compare", len(set(packed.values()))):
+            with show_progress(spark, "compare", len(set(assigned_tasks.values()))):
                 _compare_stored(store, publish)
-        if packed:
+        if assigned_tasks:
             published = MessageCount(spark)
-            with shown(spark, "publish", len(set(packed.values())), published):
-                _take(outcome, _publish_stored(store, publish, published.add))
+            with show_progress(spark, "publish", len(set(assigned_tasks.values())), published):
+                _collect(outcome, _publish_stored(store, publish, published.add))
     return decode.slices, outcome
 
 
 def _publish_stored(store: BatchStore, task: WindowPublishTask, count: Callable[[int], None]) -> list[TaskMessage]:
     def stage(number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
         for message in publish_batches(task, number, stored):
-            if isinstance(message, Published):
+            if isinstance(message, PublishedPartition):
                 count(message.receipt.messages)
             yield message
 
-    return store.publish(stage, task.packed)
+    return store.publish(stage, task.assigned_tasks)
 
 
 def _compare_stored(store: BatchStore, task: WindowPublishTask) -> None:
-    check_before_publishing(task, store.publish(partial(compare_batches, task), task.packed) if task.packed else ())
+    check_before_publishing(
+        task, store.publish(partial(compare_batches, task), task.assigned_tasks) if task.assigned_tasks else ()
+    )
 
 
-def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int], int]:
-    """Which task writes which topic-partition: the largest first, each to the task that has least so far."""
+def assign_tasks(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int], int]:
+    """The number of the task that publishes each topic-partition; ``sizes`` are bytes.
+
+    Topic-partitions are assigned by size, the largest first, each to the task with the fewest bytes so far.
+    """
     loads = [0] * min(tasks, max(1, len(sizes)))
-    packed = {}
+    assigned_tasks = {}
     for partition, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
         task = loads.index(min(loads))
         loads[task] += size
-        packed[partition] = task
-    return packed
+        assigned_tasks[partition] = task
+    return assigned_tasks
 
 
-def _take(outcome: _Outcome, messages: Iterable[TaskMessage]) -> None:
-    """Sort the messages of a stage; the first failure among them is raised as what it was."""
+def _collect(outcome: _Outcome, messages: Iterable[TaskMessage]) -> None:
+    """Add the results in the messages of a stage to ``outcome``. Raises the error of the first `Failure`."""
     for message in messages:
         match message:
             case Failure():
@@ -512,5 +529,5 @@ def _take(outcome: _Outcome, messages: Iterable[TaskMessage]) -> None:
             case DecodedSlice():
                 outcome.reports.append(message.report)
                 outcome.decoded.add(message.counts)
-            case Published():
+            case PublishedPartition():
                 outcome.receipts.append(message.receipt)

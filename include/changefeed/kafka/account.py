@@ -15,12 +15,12 @@ from changefeed.records.batch import Batch
 
 @dataclass(frozen=True)
 class Receipt:
-    """What one call of `publish` did for a topic-partition.
+    """The result of one call of `publish` for a topic-partition.
 
-    ``messages`` and ``value_bytes`` were published by it, dead letters not among them; ``already_there`` messages
-    were dropped, as the commit log had them. Offsets are of the first and last message published, None where
-    nothing was. ``seconds`` is wall time spent on its batches. ``window`` has the totals over all attempts at the
-    window.
+    ``messages`` and ``value_bytes`` count what the call published, without dead letters. It skipped ``already_there``
+    messages, because according to the commit log they are published. The offsets are of the first and last message that
+    it published, None if it published none. ``seconds`` is the wall time spent on its batches. ``window`` has the
+    totals over all attempts at the window.
     """
 
     topic: str
@@ -37,7 +37,8 @@ class Receipt:
 
 
 class Account:
-    """Counts, offsets and positions of what goes to one topic-partition; ``before`` is the commit log's progress."""
+    """Counts, offsets and positions of the messages to one topic-partition; ``before`` is the progress in the commit
+    log."""
 
     def __init__(
         self, topic: str, partition: int, limits: TopicLimits, window: int, source: str, before: Progress | None
@@ -57,15 +58,18 @@ class Account:
         self._sent: list[tuple[Delivery, int]] = []
 
     def _of_window(self, before: Progress | None) -> Progress | None:
-        """What earlier attempts gave of this window; what is of earlier windows is complete, or was sought over."""
+        """The progress ``before`` if it is of earlier attempts at this window; None if it is of an earlier window.
+
+        Raises AccountingError if it is of a later window or of another server.
+        """
         if before is None or before.window < self._window:
             return None
         if before.source == self._source and before.window == self._window:
             return before
         raise AccountingError(
-            f"{self._window} is the window to publish to partition {self.partition} of {self.topic!r} from server "
-            f"{self._source!r}, and the commit log says that it was given window {before.window} of server "
-            f"{before.source!r} (up to {before.where}). Nothing was published; the next run plans again."
+            f"partition {self.partition} of {self.topic!r}: expected progress of window {self._window} of server "
+            f"{self._source!r} in the commit log, found window {before.window} of server {before.source!r} (up to "
+            f"{before.where}). Nothing was published; the next run plans again."
         )
 
     def __str__(self) -> str:
@@ -75,17 +79,17 @@ class Account:
     def _where(self) -> str:
         return f"{self._origin}:{self._position}"
 
-    def pass_given(self, batch: Batch) -> int:
-        """Note the messages of ``batch`` that the commit log has already, its first ones; returns how many they are."""
+    def skip_published(self, batch: Batch) -> int:
+        """Skip the first messages of ``batch`` that are published already; return how many."""
         if self._before is None:
             return 0
         there = self._before.begin_of_rest(batch.origin, batch.positions, batch.sequences)
         self.already_there += there
-        self.pass_by(batch.positions[:there], batch.sequences[:there])
+        self.add_to_digest(batch.positions[:there], batch.sequences[:there])
         return there
 
-    def pass_by(self, positions: memoryview, sequences: memoryview) -> None:
-        """The next messages of the window, whether they are there already or are published now, by where they stand."""
+    def add_to_digest(self, positions: memoryview, sequences: memoryview) -> None:
+        """Add the positions of the window's next messages, published before or now, to the digest."""
         self._digests = crc32(positions, self._digests[0]), crc32(sequences, self._digests[1])
 
     @property
@@ -93,27 +97,28 @@ class Account:
         return "{:08x}{:08x}".format(*self._digests)
 
     def compare(self) -> None:
-        """Called when no further message can be among those that were given before: are they those that were decoded?
+        """Compare the messages of earlier attempts with the decoded ones, once all of them have been skipped.
 
-        Raises AccountingError where they are not. Messages before the last one given must not be taken for given only
-        because they stand before it: they may be others than those that were decoded then.
+        Raises AccountingError if they differ. The position alone does not prove that a message was published: another
+        attempt may have decoded other messages.
         """
         if self._before is None or self._compared:
             return
         self._compared = True
-        if (self.already_there, self._digest) != (self._before.given, self._before.digest):
-            others = "others " if self.already_there == self._before.given else ""
+        if (self.already_there, self._digest) != (self._before.published, self._before.digest):
+            others = "others " if self.already_there == self._before.published else ""
             raise AccountingError(
-                f"partition {self.partition} of {self.topic!r} was given {self._before.given} messages of window "
-                f"{self._window} up to {self._before.where}, by the commit log, and up to there {self.already_there} "
-                f"{others}were decoded now: what decides which messages go there changed since (columns of a key, "
-                "filters, secrets and functions of transforms, the version of changefeed). Nothing more was published "
-                "to it. Undo that change and run again; or seek the pipeline to where this window began: its messages "
-                "are published again."
+                f"partition {self.partition} of {self.topic!r}: expected the {self._before.published} messages of "
+                f"window {self._window} up to {self._before.where} that the commit log has, found that "
+                f"{self.already_there} {others}were decoded now. Something that decides which "
+                "messages go to the partition has changed (columns of a key, filters, "
+                "secrets and functions of transforms, the version of changefeed). Nothing "
+                "more was published to it. Undo that change and run again; or seek the pipeline to the start of this "
+                "window, which publishes its messages again."
             )
 
     def move_over(self, batch: Batch) -> None:
-        """The next messages are those of ``batch``. Raises AccountingError when they are not after those before."""
+        """Move the position to the end of ``batch``. Raises AccountingError if it is not after the position."""
         position, sequence = batch.positions[0], batch.sequences[0]
         if self._origin and batch.origin != self._origin:
             forward = self._is_before(batch.origin)
@@ -126,7 +131,7 @@ class Account:
                 "report it."
             )
         self._origin, self._position, self._sequence = batch.origin, batch.positions[-1], batch.sequences[-1]
-        self.pass_by(batch.positions, batch.sequences)
+        self.add_to_digest(batch.positions, batch.sequences)
         goes_on = batch.gtid_messages == batch.messages and batch.gtid.decode("ascii", "replace") == self.gtid
         self.gtid_messages = batch.gtid_messages + (self.gtid_messages if goes_on else 0)
         self.gtid = batch.gtid.decode("ascii", "replace")
@@ -138,7 +143,7 @@ class Account:
             return False
 
     def count(self, batch: Batch, delivery: Delivery, *, are_letters: bool = False) -> None:
-        """``batch`` was sent; what becomes of it ``delivery`` says. It ``are_letters``, made where it was decoded."""
+        """Count ``batch``, sent with ``delivery``; with ``are_letters`` it has dead letters of the decoding task."""
         if are_letters:
             self.dead_letters += batch.messages
         else:
@@ -147,7 +152,7 @@ class Account:
         self._sent.append((delivery, batch.messages))
 
     def take_deliveries(self) -> None:
-        """Take the offsets of all that was sent. Raises what a batch was refused with."""
+        """Record the offsets of all sent batches. Raises the error of a refused batch."""
         for delivery, messages in self._sent:
             if delivery.error is not None:
                 raise delivery.error
@@ -179,7 +184,7 @@ class Account:
         )
 
     def receipt(self) -> Receipt:
-        """What was done, for the driver."""
+        """The receipt for the driver."""
         return Receipt(
             topic=self.topic,
             partition=self.partition,

@@ -1,21 +1,23 @@
-"""The insides of kafka-python that finished record batches and fencing go through: all of them, in this file.
+"""All internals of kafka-python that finished record batches and fencing depend on.
 
-kafka-python's producer builds record batches from single records; no public call takes a batch that is finished. So one
-is put into its accumulator, as if it had been built there, and its sender, transaction manager, retries, fencing,
-TLS and SASL do the rest. What is taken for granted of version 3.0.12, which pyproject.toml pins exactly, stands at each
-definition; tests/contract/test_client_internals.py fails when another version moves it.
+kafka-python's producer builds record batches from single records; it has no public call for a finished batch. So this
+file puts a finished batch into the producer's accumulator, as if it had been built there. The producer's sender,
+transaction manager, retries, fencing, TLS and SASL do the rest. Each definition says what it assumes of version 3.0.12,
+which pyproject.toml pins exactly; tests/contract/test_client_internals.py fails if an assumption is wrong in another
+version.
 
-Where its transactions are weaker than the Java client's, they are made strict here:
+Its transactions are weaker than those of the Java client. This file makes them strict:
 
-- A sequence number that is in doubt would have the producer's epoch bumped behind the caller's back, which aborts the
-  open transaction, and of brokers before 2.7 takes the transactional id back from a newer producer. Here it is fatal.
-- A batch that is not delivered in time fails without a word to the transaction, which could be committed without it.
-  `Transactions` commits none of which a batch failed.
-- `commit_transaction`, `abort_transaction` and `close` wait without a bound; here they are given one.
-- `MendedClient` has what is mended of its network.
-- SCRAM takes any number of iterations; here it takes none below RFC 7677's.
+- If kafka-python does not know whether a broker has a sequence number, it bumps the producer's epoch without notice.
+  That aborts the open transaction, and on brokers before 2.7 it takes the transactional id back from a newer producer.
+  Here it is a fatal error.
+- A batch that is not delivered in time does not fail the transaction: it could be committed without the batch.
+  `Transactions` commits no transaction with a failed batch.
+- `commit_transaction`, `abort_transaction` and `close` wait without a limit; here they have a timeout.
+- Its network code has faults that `PatchedClient` fixes.
+- SCRAM accepts any number of iterations; here the minimum is 4096, as in RFC 7677.
 
-Its checksum of what is read and written is plain Python, 3 MB a second: a compiled one takes its place.
+Its checksum is computed in plain Python, at 3 MB a second; this file replaces it by a compiled one.
 """
 
 from __future__ import annotations
@@ -38,24 +40,25 @@ from kafka.protocol.producer import InitProducerIdRequest
 from kafka.record import default_records
 
 from changefeed.records.compression import CODECS
-from changefeed.records.record_batch import HEAD, HEAD_BYTES, Record, Times, record_batch, written
+from changefeed.records.record_batch import HEAD, HEAD_BYTES, Record, Times, encode_records, record_batch
 
 LARGEST_REQUEST_BYTES = 16 << 20
-"""Of batches that are sent together; a larger one goes alone. Brokers take 100 MB (socket.request.max.bytes)."""
+"""Limit of the batches in one request; a larger batch is sent alone. Brokers accept 100 MB
+(socket.request.max.bytes)."""
 SMALL_RECORD_BYTES = 64 << 10
-"""Of the records that kafka-python makes batches of, and of those batches."""
+"""Limit of the records that kafka-python collects in batches, and of these batches."""
 
 Done = Callable[[int | None, Exception | None], None]
 """Called once with the offset of the first record, or with the error."""
 
-NOT_LET_IN = (
+NOT_AUTHENTICATED = (
     kafka.errors.SaslAuthenticationFailedError,
     kafka.errors.UnsupportedSaslMechanismError,
     kafka.errors.IllegalSaslStateError,
 )
-"""A login refused."""
+"""Errors of a refused login."""
 UNTRUSTED = "certificate verify failed"
-"""What is said of a broker whose certificate is not trusted."""
+"""The error text of an untrusted broker certificate."""
 
 _CRC_AT, _CHECKSUMMED_AT = 17, 21
 _TRANSACTIONAL = 0x10
@@ -64,7 +67,8 @@ _NONE = -1
 default_records.calc_crc32c = lambda data: google_crc32c.value(bytes(data))
 
 _FEWEST_ITERATIONS = 4096
-"""Of SCRAM: RFC 7677, section 4. A broker that asks for fewer gets a proof out of which a password is soon guessed."""
+"""Minimum number of SCRAM iterations (RFC 7677, section 4). With fewer the proof makes it easy to guess the
+password."""
 _read_first_message = ScramClient.process_server_first_message
 
 
@@ -86,21 +90,22 @@ _READ_BYTES, _RECV_BYTES = 1 << 20, 1 << 16
 _METADATA_BACKOFF_MS = 10
 _LOOK_AGAIN_SECONDS = 0.02
 _AT_ONCE = 5
-"""Requests on a connection: kafka-python refuses more than max_in_flight_requests_per_connection."""
+"""Maximum of requests in flight on a connection; kafka-python refuses more than
+max_in_flight_requests_per_connection."""
 
 
-class MendedClient(KafkaNetClient):  # type: ignore[misc]
-    """The network of a client (its option ``kafka_client``), with faults of kafka-python's mended.
+class PatchedClient(KafkaNetClient):  # type: ignore[misc]
+    """The network of a client (its option ``kafka_client``), with fixes for faults of kafka-python.
 
-    - What arrives together with the end of a connection is read before it ends: a broker that refuses a login says so
-      and hangs up.
-    - What arrives is read by the megabyte. kafka-python collects all that comes before it looks at the size of a frame,
-      without an end where a broker sends faster than it is read.
-    - A refused login or certificate is an error at the next attempt, and not tried until the time is over.
-    - A request that a silent broker does not answer is asked again over another connection, as those are that a
-      connection is lost under: one of a transaction would be the end of the producer.
-    - What TLS cannot send at once is not copied for each 16 kB that it can.
-    - It asks for the metadata of its first topic when it wants them, and not a tenth of a second after it was made.
+    - Bytes that arrive together with the end of a connection are read before it ends: a broker reports a refused login
+      and then closes the connection.
+    - At most a megabyte is read at once. kafka-python reads all arriving bytes before it checks the size of a frame; it
+      never stops if a broker sends faster than it reads.
+    - A refused login or certificate is an error at the next attempt. kafka-python retries until the timeout.
+    - A request that a silent broker does not answer is sent again over another connection, as after a lost connection.
+      Otherwise an unanswered transaction request would end the producer.
+    - Bytes that TLS cannot send at once are not copied again for each 16 kB that it sends.
+    - The client requests the metadata of its first topic at once; kafka-python waits for a tenth of a second.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -109,10 +114,10 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
         self.cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
         build, connect = manager._build_transport, manager._connect
 
-        async def build_mended(node: Any, timeout_at: float | None = None) -> Any:
+        async def build_patched(node: Any, timeout_at: float | None = None) -> Any:
             transport = await build(node, timeout_at=timeout_at)
             write = transport.write
-            transport._sock_recv = lambda: _received(transport._sock)
+            transport._sock_recv = lambda: _receive(transport._sock)
             transport.write = lambda data: write(memoryview(data))
             return transport
 
@@ -125,14 +130,15 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
             connection._request_timed_out = give_up
             await connect(node, connection, **options)
             error = connection.init_future.exception
-            if isinstance(error, NOT_LET_IN) or UNTRUSTED in str(error):
+            if isinstance(error, NOT_AUTHENTICATED) or UNTRUSTED in str(error):
                 manager._auth_failures[node.node_id] = error
 
-        manager._build_transport, manager._connect = build_mended, connect_noting
+        manager._build_transport, manager._connect = build_patched, connect_noting
 
 
-def _received(connection: socket.socket) -> tuple[bytes, Exception | None]:
-    """What is there, up to a megabyte and what TLS has unpacked beyond; where nothing is, the error that ends it."""
+def _receive(connection: socket.socket) -> tuple[bytes, Exception | None]:
+    """The received bytes, up to a megabyte plus the bytes that TLS has decrypted already; if there are none, the error
+    of the connection."""
     parts: list[bytes] = []
     left = _READ_BYTES
     while left > 0 or (isinstance(connection, ssl.SSLSocket) and connection.pending()):
@@ -150,11 +156,12 @@ def _received(connection: socket.socket) -> tuple[bytes, Exception | None]:
 
 
 class FinishedRecords:
-    """A finished record batch in place of kafka-python's MemoryRecordsBuilder, with the methods that are called of it.
+    """A finished record batch in place of kafka-python's MemoryRecordsBuilder, with the methods that kafka-python
+    calls.
 
     The producer's id, epoch and first sequence number, the transactional bit and the CRC-32C are filled in when it is
-    sent for the first time, and never again: a batch that is sent again must be the same to the byte, as the
-    broker knows it by them. Raises ValueError for bytes that are not one batch of ``messages`` records.
+    sent for the first time, and never again: if the batch is sent again, it must have the same bytes, because the
+    broker recognizes it by these fields. Raises ValueError for bytes that are not one batch of ``messages`` records.
     """
 
     def __init__(self, batch: bytes | bytearray, messages: int) -> None:
@@ -174,7 +181,7 @@ class FinishedRecords:
     def set_producer_state(
         self, producer_id: int, producer_epoch: int, base_sequence: int, in_transaction: bool
     ) -> None:
-        """Called once, before `close`, when the batch's turn has come."""
+        """Called once, before `close`, when the batch is about to be sent."""
         if self._closed:
             raise kafka.errors.IllegalStateError("a batch that was sent may not get another sequence number")
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
@@ -187,7 +194,7 @@ class FinishedRecords:
         self._batch = b"".join([head[:_CRC_AT], checksum.to_bytes(4, "big"), head[_CHECKSUMMED_AT:], records])
 
     def close(self) -> None:
-        """Called each time the batch is sent, and when it is given up."""
+        """Called each time the batch is sent, and when the producer stops trying to send it."""
         self._closed = True
 
     def buffer(self) -> bytes | bytearray:
@@ -195,46 +202,50 @@ class FinishedRecords:
         return self._batch
 
     def size_in_bytes(self) -> int:
-        """How much of a request it takes."""
+        """The size of the batch in a request, in bytes."""
         return len(self._batch)
 
     def next_offset(self) -> int:
-        """By how much sequence numbers move on."""
+        """The number of records, by which the producer's sequence number rises."""
         return self._messages
 
     def compression_rate(self) -> float:
-        """For statistics, which are off."""
+        """Unused: kafka-python calls it for statistics, which are off."""
         return 1.0
 
     def is_full(self) -> bool:
-        """It takes no further record."""
+        """Always true: no record can be added."""
         return True
 
     def append(self, *_record: object) -> None:
-        """None says that a record goes into a batch of its own."""
+        """None: kafka-python puts the record into another batch."""
 
 
 class _FinishedBatch(ProducerBatch):  # type: ignore[misc]
-    """A batch of the accumulator that is never split: kafka-python splits one that is too large and has more records
-    than one, and its halves would be built anew, message by message, and behind the back of who waits for this one."""
+    """A batch of the accumulator that kafka-python never splits.
+
+    Otherwise it would split a batch of several records that is too large, build the halves message by message, and
+    never report the delivery of this batch.
+    """
 
     @property
     def record_count(self) -> int:
-        """Read where it is decided about splitting, and for statistics; sequence numbers go by `next_offset`."""
+        """Always 1: kafka-python uses it to decide about a split and for statistics. Sequence numbers use
+        `next_offset`."""
         return 1
 
 
 class InnerProducer:
-    """A transactional `kafka.KafkaProducer`, and what `Transactions` needs of its insides.
+    """A transactional `kafka.KafkaProducer`, and the internals that `Transactions` needs.
 
-    All raise kafka-python's errors.
+    All methods raise kafka-python's errors.
     """
 
     def __init__(self, settings: dict[str, Any], topics: Collection[str]) -> None:
         self._producer = kafka.KafkaProducer(
             **settings,
             metrics_enabled=False,
-            max_in_flight_requests_per_connection=5,  # Kafka keeps the order of no more with idempotence
+            max_in_flight_requests_per_connection=5,  # more would lose the order, even with idempotence
             max_request_size=LARGEST_REQUEST_BYTES,
             batch_size=SMALL_RECORD_BYTES,
         )
@@ -245,12 +256,12 @@ class InnerProducer:
 
     @property
     def error(self) -> Exception | None:
-        """What broke the transaction or the producer."""
+        """The error that broke the transaction or the producer."""
         error: Exception | None = self._manager.last_error if self._manager.has_error() else None
         return error
 
     def take_over(self) -> None:
-        """Fence earlier producers; gives up after max_block_ms."""
+        """Fence earlier producers; raises an error after max_block_ms."""
         self._producer.init_transactions()
 
     def begin(self) -> None:
@@ -258,25 +269,25 @@ class InnerProducer:
         self._producer.begin_transaction()
 
     def send_batch(self, topic: str, partition: int, records: FinishedRecords, done: Done) -> None:
-        """Queue a finished batch behind what is queued for its partition, in the open transaction.
+        """Queue a finished batch after the batches that are queued for its partition, in the open transaction.
 
-        A partition has one batch under way at a time, as kafka-python's idempotence has it (guarantee_message_order),
-        so sequence numbers are given out in the order of this queue. ``done`` is called in the sender's thread.
+        A partition has one batch in flight at a time, as with kafka-python's idempotence (guarantee_message_order), so
+        sequence numbers follow the order of this queue. ``done`` is called in the sender's thread.
         """
         to = kafka.TopicPartition(topic, partition)
         self._sender.add_topic(topic)
-        self._manager.maybe_add_partition_to_transaction(to)  # not drained before the coordinator has taken it
+        self._manager.maybe_add_partition_to_transaction(to)  # not sent before the coordinator has accepted it
         batch = _FinishedBatch(to, records)
         with self._accumulator._tp_lock(to):
             self._accumulator._batches[to].append(batch)
             self._accumulator._incomplete.add(batch)
         self._sender.wakeup()
 
-        def answered(result: tuple[int, int, Callable[[int], Exception] | None]) -> None:
+        def take_answer(result: tuple[int, int, Callable[[int], Exception] | None]) -> None:
             first, _timestamp, errors = result
             done(None, errors(0)) if errors else done(first, None)
 
-        batch.produce_future.add_callback(answered)
+        batch.produce_future.add_callback(take_answer)
 
     def send(
         self,
@@ -287,23 +298,24 @@ class InnerProducer:
         headers: list[tuple[str, bytes]],
         done: Done,
     ) -> None:
-        """Queue one record; small ones are collected in batches by kafka-python, which takes no record that is all null
-        and spends a second of plain Python on the checksum of 6 MB."""
+        """Queue one record in the open transaction: a small one in a batch that kafka-python builds, others as a
+        finished batch. kafka-python accepts no record without key and value, and needs a second for the checksum of 6
+        MB."""
         if (key is None and value is None) or len(key or b"") + len(value or b"") > SMALL_RECORD_BYTES:
             self.send_batch(topic, partition, FinishedRecords(_batch_of(key, value, headers), 1), done)
             return
         try:
             future = self._producer.send(topic, value, key, headers, partition)
-        except ValueError as error:  # a partition that it has not
+        except ValueError as error:  # a partition that does not exist
             raise kafka.errors.UnknownTopicOrPartitionError(str(error)) from error
         future.add_callback(lambda record: done(record.offset, None)).add_errback(lambda error: done(None, error))
 
     def commit(self, seconds: float) -> None:
-        """Commit; all that was queued must be delivered. Raises KafkaTimeoutError when ``seconds`` are over."""
+        """Commit; all queued records must be delivered. Raises KafkaTimeoutError when ``seconds`` are over."""
         self._complete(self._manager.begin_commit, seconds)
 
     def abort(self, seconds: float) -> None:
-        """Drop what was not sent yet, and abort. Raises KafkaTimeoutError when ``seconds`` are over."""
+        """Drop unsent batches and abort. Raises KafkaTimeoutError when ``seconds`` are over."""
         self._complete(self._manager.begin_abort, seconds)
 
     def _complete(self, begin: Callable[[], Any], seconds: float) -> None:
@@ -313,21 +325,21 @@ class InnerProducer:
             raise kafka.errors.KafkaTimeoutError(f"the coordinator did not answer within {seconds:g} seconds")
 
     def close(self, seconds: float) -> None:
-        """End the sender's thread, or leave it to end by itself after ``seconds``; what is queued is dropped."""
+        """Drop queued records and wait up to ``seconds`` for the sender's thread to end; later it ends by itself."""
         end(self._producer, seconds)
 
 
 def plain_producer(settings: dict[str, Any], topic: str) -> kafka.KafkaProducer:
-    """A producer that soon knows ``topic``. Raises kafka-python's errors."""
+    """A producer that requests the metadata of ``topic`` at once. Raises kafka-python's errors."""
     producer = kafka.KafkaProducer(**settings, metrics_enabled=False)
     _ask_for(producer, [topic])
     return producer
 
 
 def end(producer: kafka.KafkaProducer, seconds: float) -> None:
-    """End the sender's thread, or leave it to end by itself after ``seconds``; what is queued is dropped.
+    """Drop queued records and wait up to ``seconds`` for the sender's thread to end; later it ends by itself.
 
-    `close` waits for what is queued, and leaves all open when it gives that up.
+    `close` of kafka-python waits for queued batches, and leaves everything open at its timeout.
     """
     producer._sender.force_close()
     producer._sender.join(seconds)
@@ -336,9 +348,9 @@ def end(producer: kafka.KafkaProducer, seconds: float) -> None:
 
 
 def _ask_for(producer: kafka.KafkaProducer, topics: Collection[str]) -> None:
-    """Have the metadata of ``topics`` asked for in one request, at once: a tenth of a second for each otherwise.
+    """Request the metadata of all ``topics`` at once: kafka-python needs a tenth of a second for each.
 
-    And so that the brokers make none of them, which kafka-python lets them do whatever its option says.
+    It also stops metadata requests from creating missing topics: kafka-python allows that, whatever its option says.
     """
     cluster = producer._metadata
     cluster.config["allow_auto_create_topics"] = False
@@ -346,19 +358,19 @@ def _ask_for(producer: kafka.KafkaProducer, topics: Collection[str]) -> None:
 
 
 def _batch_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> bytes:
-    """A finished batch of one record, as of now."""
+    """A finished batch of one record, with the current time as its timestamp."""
     now_ms = int(time.time() * 1000)
-    return record_batch(written([Record(now_ms, key, value, headers)]), 1, CODECS["none"], Times(now_ms, now_ms))
+    return record_batch(encode_records([Record(now_ms, key, value, headers)]), 1, CODECS["none"], Times(now_ms, now_ms))
 
 
 def take_over(admin: KafkaAdminClient, names: Iterable[str], seconds: float, timeout_ms: int) -> None:
-    """Fence all producers with the transactional ids ``names``, and abort what they left open.
+    """Fence all producers with the transactional ids ``names``, and abort their open transactions.
 
-    ``timeout_ms`` is their transaction.timeout.ms from then on, until a producer asks for its own: a broker refuses
-    what is longer than its transaction.max.timeout.ms, whether or not a transaction is begun.
+    ``timeout_ms`` is their transaction.timeout.ms from then on, until a producer sets its own. A broker refuses a
+    timeout above its transaction.max.timeout.ms, even if no transaction is begun.
 
-    What `init_transactions` does, for many at once over one connection: a producer for each would be a
-    thread and two connections. Raises kafka-python's errors; KafkaTimeoutError when ``seconds`` are over.
+    This is `init_transactions` for many ids over one connection: a producer for each id would need a thread and two
+    connections. Raises kafka-python's errors; KafkaTimeoutError when ``seconds`` are over.
     """
     admin._manager.run(_take_over, admin._manager, list(names), time.monotonic() + seconds, timeout_ms)
 
@@ -381,7 +393,7 @@ async def _take_over(manager: Any, names: list[str], deadline: float, timeout_ms
 
 
 async def _coordinators(manager: Any, names: list[str]) -> tuple[list[tuple[str, int]], dict[str, Exception]]:
-    """Transactional ids with the coordinators that they have, and the others with what is said of them."""
+    """The coordinators by transactional id, and the errors by id of the others."""
     known: list[tuple[str, int]] = []
     others: dict[str, Exception] = {}
     try:

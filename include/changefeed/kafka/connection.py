@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster: the settings of kafka-python's clients, and those clients."""
+"""The connection to a Kafka cluster: settings for kafka-python's clients, and the clients."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
-from changefeed.kafka.client_internals import UNTRUSTED, MendedClient
+from changefeed.kafka.client_internals import UNTRUSTED, PatchedClient
 from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.options import client_settings, is_secret
-from changefeed.kafka.refusal import refused, unavailable, untrusted
+from changefeed.kafka.refusal import refusal_error, unavailable_error, untrusted_error
 
-# What the guarantee rests on is not an option.
+# Users cannot set options that exactly-once delivery depends on.
 _OURS = {
     "bootstrap.servers": "bootstrap",
     "metadata.broker.list": "bootstrap",
@@ -34,29 +34,29 @@ _OURS = {
     "compression.codec": "kafka.compression",
 }
 _PORT = 9092
-"""Of a broker whose address has none."""
+"""Default port of a broker address."""
 
 
 class _Quiet(logging.Handler):
-    """What kafka-python says goes to DEBUG of changefeed.kafka: of a broker that is down it tells ten times a second,
-    as errors, and what matters of it stands in the error that we raise."""
+    """Passes kafka-python's log records to the logger changefeed.kafka at level DEBUG. kafka-python logs ten errors a
+    second for a broker that is down; the error that changefeed raises has the important part of them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logging.getLogger("changefeed.kafka.client").debug("%s: %s", record.name, record.getMessage())
 
 
 _theirs = logging.getLogger("kafka")
-_theirs.addHandler(_Quiet(logging.INFO))  # at DEBUG it tells each request, whole
+_theirs.addHandler(_Quiet(logging.INFO))  # at DEBUG it logs each request in full
 _theirs.propagate = False
 
 
 @dataclass(frozen=True)
 class KafkaConnection:
-    """Address and options of a cluster; nothing is connected before a client is asked for.
+    """Address and options of a cluster; a connection opens with the first client.
 
-    ``bootstrap`` is ``host:port`` with commas between several. ``options`` are named as librdkafka's (`options`).
-    No call waits longer than about ``timeout_seconds`` for a broker that does not answer. ``log_keys`` sign the logs
-    that a pipeline keeps there. Secrets are left out of the repr.
+    ``bootstrap`` is ``host:port``, or several separated by commas. ``options`` have the names of librdkafka's options
+    (`options`). No call waits longer than about ``timeout_seconds`` for a broker that does not answer. ``log_keys``
+    sign the pipeline's logs in the cluster. The repr has no secrets.
 
     Raises SettingsError for an option that changefeed sets itself.
     """
@@ -76,22 +76,22 @@ class KafkaConnection:
         return f"KafkaConnection(bootstrap={self.bootstrap!r}, options={shown!r})"
 
     def kafka_python(self) -> dict[str, Any]:
-        """Keyword arguments of kafka-python's clients. Raises SettingsError for an option that cannot be followed."""
+        """Keyword arguments of kafka-python's clients. Raises SettingsError for an unsupported option."""
         milliseconds = int(self.timeout_seconds * 1000)
         return {
             **client_settings(self.options),
             "bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")],
             "bootstrap_timeout_ms": milliseconds,
             "request_timeout_ms": milliseconds,
-            "kafka_client": MendedClient,
+            "kafka_client": PatchedClient,
         }
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
         """kafka-python's admin client, closed afterwards.
 
-        Raises BrokerUnavailableError, TopicError or SettingsError instead of kafka-python's errors, also for those
-        out of the block.
+        Raises BrokerUnavailableError, TopicError or SettingsError instead of kafka-python's errors, also for errors
+        raised in the block.
         """
         with self.kafka_python_errors():
             client = KafkaAdminClient(**self.kafka_python())
@@ -102,10 +102,10 @@ class KafkaConnection:
 
     @contextmanager
     def consumer(self, *, nearest: bool = False, **settings: Any) -> Iterator[KafkaConsumer]:
-        """kafka-python's consumer without a group, closed afterwards. Raises as `admin` does.
+        """kafka-python's consumer without a group, closed afterwards. Raises what `admin` raises.
 
-        ``nearest`` lets a replica in `client.rack` answer, which may be behind the leader: for readers that know from
-        the leader where a partition ends.
+        With ``nearest`` a replica in `client.rack` may answer, which may lag behind the leader. Use it for readers that
+        got the end of a partition from the leader.
         """
         with self.kafka_python_errors():
             ours: dict[str, Any] = {"group_id": None, "allow_auto_create_topics": False}
@@ -119,23 +119,24 @@ class KafkaConnection:
 
     @contextmanager
     def kafka_python_errors(self) -> Iterator[None]:
-        """Errors of ours in place of kafka-python's, for a block that asks the cluster for something."""
+        """In the block, replace kafka-python's errors by changefeed's errors."""
         try:
             yield
         except ChangefeedError:
             raise
         except kafka.errors.KafkaError as error:
             if UNTRUSTED in str(error):
-                raise untrusted(self.bootstrap, str(error)) from error
-            ours = refused(error, self.bootstrap, self.timeout_seconds)
+                raise untrusted_error(self.bootstrap, str(error)) from error
+            ours = refusal_error(error, self.bootstrap, self.timeout_seconds)
             if isinstance(ours, BrokerUnavailableError):
-                ours = unavailable(self.bootstrap, self.timeout_seconds, f"{error}; {self._looked_at()}")
+                ours = unavailable_error(self.bootstrap, self.timeout_seconds, f"{error}; {self._probe_brokers()}")
             raise ours from error
 
-    def _looked_at(self) -> str:
-        """What a plain connection to each broker meets: the client says only for how long it waited.
+    def _probe_brokers(self) -> str:
+        """The result of a plain TCP connection to each broker, for error messages: kafka-python only reports how long
+        it waited.
 
-        Raises SettingsError where TLS is not agreed on.
+        Raises SettingsError if TLS negotiation fails.
         """
         context: ssl.SSLContext | None = client_settings(self.options).get("ssl_context")
         seen = []
@@ -147,19 +148,20 @@ class KafkaConnection:
                         context.wrap_socket(plain, server_hostname=parts.hostname).close()
                 seen.append(f"{address} is open: is it a broker, and is security.protocol right?")
             except ssl.SSLError as error:
-                raise untrusted(address, str(error)) from error
+                raise untrusted_error(address, str(error)) from error
             except (OSError, ValueError) as error:
                 seen.append(f"{address}: {error}")
         return ", ".join(seen)
 
     def broker_count(self) -> int:
-        """How many brokers are up. Raises BrokerUnavailableError, or SettingsError where the login is refused."""
+        """The number of brokers that are up. Raises BrokerUnavailableError, or SettingsError if the login is
+        refused."""
         with self.admin() as client:
             return len(client.describe_cluster()["brokers"])
 
     def check_options(self) -> None:
-        """Look at the options, and at the files of keys and certificates that they name; no broker is asked.
+        """Check the options, and the files of keys and certificates that they name, without a broker.
 
-        Raises SettingsError for an option that kafka-python does not have, or a value that cannot be followed.
+        Raises SettingsError for an option that kafka-python does not have, or an unsupported value.
         """
         client_settings(self.options)

@@ -1,8 +1,9 @@
-"""Taking over from earlier attempts, so that of all attempts at a pipeline only the last one publishes.
+"""Fencing of earlier attempts, so that only the last attempt at a pipeline publishes.
 
-Two things keep a zombie out. `fence` takes over the transactional ids that an earlier attempt has used, which
-aborts its open transactions (KIP-98, KIP-360). A zombie's task that begins afterwards reads in the commit log that
-another attempt has begun, and stops. So the order is: begin the attempt, then fence, and only then read progress.
+Two mechanisms stop a zombie (an earlier attempt that still runs). `fence` takes over the transactional ids that an
+earlier attempt has used, which aborts its open transactions (KIP-98, KIP-360). If a zombie's task begins afterwards, it
+reads in the commit log that another attempt has begun, and stops. So the order is: begin the attempt, then fence, and
+only then read progress.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from changefeed.kafka.client_internals import take_over
 from changefeed.kafka.commit_log.records import AttemptRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
-from changefeed.kafka.refusal import refused_to_write
+from changefeed.kafka.refusal import write_error
 
 
 def transactional_id(identity: str, task: int) -> str:
@@ -26,25 +27,24 @@ def transactional_id(identity: str, task: int) -> str:
 
 
 def fence(lease: Lease, tasks: int = 1) -> str:
-    """Stop the publishers of every earlier attempt at what ``lease`` is of; return its attempt, for its publishers.
+    """Fence the publishers of all earlier attempts; return the attempt of ``lease``, for its publishers.
 
-    Called by the driver before any task starts, of which there may be ``tasks``. The commit log has how many the
-    earlier attempts had. Publishers that it does not know of, as a log that was deleted had them, the brokers list
-    (ListTransactions, KIP-664; Kafka 3.0). Raises FencedError, BrokerUnavailableError, TopicError (ACLs, no
-    transactions), SettingsError.
+    The driver calls it before any of its ``tasks`` starts. The commit log has the number of tasks of earlier attempts.
+    The brokers list further publishers, such as those of a deleted log (ListTransactions, KIP-664; since Kafka 3.0).
+    Raises FencedError, BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
     """
     connection, identity, tasks = lease.connection, lease.identity, max(tasks, lease.earlier_tasks)
     lease.log().keep(AttemptRecord(lease.attempt, tasks))
     with connection.admin() as admin:
-        ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(admin, identity))
+        ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used_ids(admin, identity))
         _take_over(connection, admin, ids, identity, lease.transaction_seconds)
     return lease.attempt
 
 
 def check_transactions(connection: KafkaConnection, identity: str, transaction_timeout_seconds: float) -> None:
-    """Ask the brokers for a transactional id of ``identity`` with the timeout that its publishers ask for.
+    """Check that the brokers allow transactional ids of ``identity`` with the timeout of its publishers.
 
-    It is an id that nothing publishes under, so no run is disturbed. Raises as a run does that the brokers refuse it.
+    No publisher uses the id of this check, so no run is disturbed. Raises the errors that a run would raise.
     """
     with connection.admin() as admin:
         _take_over(connection, admin, [f"changefeed.{identity}.check"], identity, transaction_timeout_seconds)
@@ -56,11 +56,11 @@ def _take_over(
     try:
         take_over(admin, sorted(ids), connection.timeout_seconds, int(timeout_seconds * 1000))
     except kafka.errors.KafkaError as error:
-        wanted = f"to take over transactional ids of {identity!r}, with a timeout of {timeout_seconds:g} seconds"
-        raise refused_to_write(error, connection.bootstrap, wanted) from error
+        purpose = f"to take over transactional ids of {identity!r}, with a timeout of {timeout_seconds:g} seconds"
+        raise write_error(error, connection.bootstrap, purpose) from error
 
 
-def _used(admin: KafkaAdminClient, identity: str) -> Iterable[str]:
+def _used_ids(admin: KafkaAdminClient, identity: str) -> Iterable[str]:
     ours = re.compile(re.escape(transactional_id(identity, 0)[:-1]) + r"\d+")
     try:
         for listings in admin.list_transactions().values():

@@ -1,4 +1,4 @@
-"""Which changes topics end with, by the ids in their records' headers."""
+"""The event ids of the last records of topics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from changefeed.records.block import ID_HEADER
 from changefeed.records.event_id import EventId
 
 _LAST = 10
-"""So many offsets are looked at: the last ones of a partition may be those of transactions' ends."""
+"""How many offsets at the end of a partition are read; some of them may be control records of transactions."""
 
 
 def last_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, EventId]:
-    """An id of one of the last records of each of ``topics`` that is there and has such records.
+    """The event id of one of the last records of each topic; topics that do not exist or have no event ids are left
+    out.
 
     Raises BrokerUnavailableError, TopicError.
     """
@@ -23,15 +24,15 @@ def last_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, Ev
     partitions = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
     if not partitions:
         return {}
-    wanted = "to read the last records of the pipeline's topics"
-    with partition_reader(connection, partitions, wanted) as look:
+    purpose = "to read the last records of the pipeline's topics"
+    with partition_reader(connection, partitions, purpose) as look:
         first, ends = look.first_offsets(), look.last_stable_offsets()
     start = {each: max(first[each], ends[each] - _LAST) for each in partitions if ends[each] > first[each]}
     found: dict[str, EventId] = {}
     if start:
-        with partition_reader(connection, list(start), wanted, start=start) as reader:
+        with partition_reader(connection, list(start), purpose, start=start) as reader:
             ends = {each: ends[each] for each in start}
-            for record in reader.to_end(ends, patience_seconds=6 * connection.timeout_seconds, open_seconds=1.0):
+            for record in reader.to_end(ends, timeout_seconds=6 * connection.timeout_seconds, open_seconds=1.0):
                 event = EventId.parse(dict(record.headers).get(ID_HEADER, b""))
                 if event is not None:
                     found[record.topic] = event

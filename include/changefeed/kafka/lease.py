@@ -1,16 +1,18 @@
-"""One run of a pipeline at a time: the second stops before it publishes anything.
+"""A lease: only one run of a pipeline works at a time; a second run stops before it publishes anything.
 
-A run claims the pipeline in the commit log and repeats its claim every few seconds while it lives. Of two claims the
-first in the log wins, so two runs that begin in the same instant cannot both go on. The second watches the first: a
-claim that is repeated is alive, and the second run raises PipelineBusyError, or waits, where it has the patience or the
-first one said that it would be brief; a claim that is not repeated for ``seconds`` is of a dead run, and is passed
-over. No clocks of two machines are compared: the second run waits that long, unless the broker's own timestamps
-(LogAppendTime, as changefeed makes the log) say that it is over.
+A run writes a claim to the commit log and repeats it every few seconds while it lives. Of two claims the first in the
+log wins, so two runs that begin at the same time cannot both continue. The second run watches the claim of the first:
 
-Safety does not depend on claims. A run that stood still for longer than ``seconds`` may be taken for dead. So who gets
-the lease takes over the transactional id under which its holder writes the logs (`FencedWriter`): a run that wakes can
-write nothing more, and `fencing` stops what it publishes. A holder reads the log, decides and writes; where its write
-is in the log, nobody else wrote in between.
+- If the claim is repeated, the first run is alive. The second run raises PipelineBusyError; it waits instead if it has
+  a timeout for that, or if the first run's claim says that it is brief.
+- If the claim is not repeated for ``seconds``, its run is dead, and the claim is ignored. The second run waits that
+  long, because clocks of two machines are not compared. It waits less if the broker sets the timestamps (LogAppendTime,
+  as in logs that changefeed creates) and they show that the time is over.
+
+Safety does not depend on claims. A run that was suspended for longer than ``seconds`` looks dead. So the run that gets
+the lease takes over the transactional id under which the holder writes the logs (`FencedWriter`). A suspended run that
+continues can then write nothing more to the logs, and `fencing` stops its publishers. A holder reads the log, decides
+and writes; if its write succeeds, nobody else wrote in between.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -31,25 +34,26 @@ from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord, LogEntry
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
+from changefeed.kafka.log_retention import check_first_offsets
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.record_writer import RecordWriter
-from changefeed.kafka.whole_logs import check_first_offsets
 from changefeed.model.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
 
 BEATS = 5
-"""How often a claim is repeated within the time after which it counts as dead."""
+"""How often a claim is repeated within the time after which a silent run counts as dead."""
 
 BRIEF_SECONDS = 300.0
-"""How long a run waits for one that said that it would be brief."""
+"""How long a run waits for a brief run, in seconds."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A run's claim: ``first`` is the offset of its first record, ``offset`` that of the latest; see `ClaimRecord`.
+    """A run's claim: ``first`` is the offset of its first record, ``offset`` the offset of the latest; see
+    `ClaimRecord`.
 
-    ``at_ms`` is the latest record's time by the broker's clock, None where the log keeps its writers' times.
+    ``at_ms`` is the time of the latest record by the broker's clock, None if the log has the times of its writers.
     """
 
     attempt: str
@@ -63,16 +67,17 @@ class Claim:
 class Lease:
     """The claim of one run on ``identity``; a context manager. ``attempt`` names the run, also to `fencing`.
 
-    In it, `log` writes the commit log, and `writer` other logs of the pipeline, under a transactional id that the next
-    holder takes over. Its transaction timeout is ``transaction_seconds`` at most, which is that of the publishers.
-    ``earlier_tasks`` is the most that earlier attempts published with, also those whose record is not committed.
+    In its block, `log` writes the commit log, and `writer` other logs of the pipeline, under a transactional id that
+    the next holder takes over. The transaction timeout is ``transaction_seconds`` at most, by default that of the
+    publishers. ``earlier_tasks`` is the largest number of tasks of earlier attempts, also of attempts whose records are
+    not committed.
 
-    Entering returns when no other run is alive: at once, or after up to ``seconds`` where another run died without
-    giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError, and
-    CheckpointError where records of the log were deleted.
+    The block begins when no other run is alive: at once, or after up to ``seconds`` if another run died without
+    returning its claim. Raises PipelineBusyError if another run is alive, BrokerUnavailableError, TopicError, and
+    CheckpointError if records of the log were deleted.
 
-    A ``brief`` run says that it is done within seconds: others wait for it, up to BRIEF_SECONDS. For a run that is not
-    brief this one waits up to ``patience_seconds``.
+    A ``brief`` run takes a few seconds, and other runs wait for it up to BRIEF_SECONDS. This run waits up to
+    ``timeout_seconds`` for a run that is not brief.
     """
 
     def __init__(
@@ -83,13 +88,13 @@ class Lease:
         seconds: float,
         *,
         brief: bool = False,
-        patience_seconds: float = 0.0,
+        timeout_seconds: float = 0.0,
         transaction_seconds: float = PublishSettings.transaction_timeout_seconds,
     ) -> None:
         self.attempt = uuid.uuid4().hex
         self.earlier_tasks = 1
         self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
-        self._brief, self._patience_seconds = brief, patience_seconds
+        self._brief, self._timeout_seconds = brief, timeout_seconds
         self._topic, self._seconds = topic, seconds
         self._who = f"process {os.getpid()} on {socket.gethostname()}"
         self._first = -1
@@ -119,15 +124,26 @@ class Lease:
 
     @property
     def writer(self) -> FencedWriter:
-        """Writes to the pipeline's logs as long as no other process has taken the lease."""
+        """The writer of the pipeline's logs; it writes as long as no other process has taken the lease."""
         assert self._is_held, "the lease is taken first"
         return self._fenced
 
     def log(self, identity: str | None = None) -> OwnedLog:
-        """The commit log, to read and to write; of another ``identity``, where the lease covers that too."""
+        """The commit log, to read and to write: of the lease's identity, or of another ``identity`` that the lease
+        covers too."""
         return OwnedLog(self.connection, self._topic, identity or self.identity, writer=self.writer)
 
     def _give_back(self) -> None:
+        """Return the claim in a thread, which no signal interrupts: the signal that ends a job may come now."""
+        with ThreadPoolExecutor(1, f"lease-{self.identity}") as thread:
+            try:
+                returned = thread.submit(self._return_claim)
+            except RuntimeError:  # Python ends, and starts no thread
+                self._return_claim()
+            else:
+                returned.result()
+
+    def _return_claim(self) -> None:
         self._is_held = False
         self._fenced.close()
         self._done.set()
@@ -154,14 +170,15 @@ class Lease:
                 _log.warning("the claim of this run could not be repeated: %s", error)
 
     def _take_over(self) -> None:
-        """Read the claims before ours, watch those that were not given back, and fence who writes the logs."""
+        """Read the claims before this run's claim, watch those that were not returned, and fence the writers of the
+        logs."""
         claims: dict[str, Claim] = {}
         partition = (self._topic, 0)
-        wanted = f"to read the claims on {self.identity!r}"
-        with partition_reader(self.connection, [partition], wanted, committed=False, of_a_log=True) as reader:
-            patience_seconds = 6 * self.connection.timeout_seconds
+        purpose = f"to read the claims on {self.identity!r}"
+        with partition_reader(self.connection, [partition], purpose, committed=False, of_a_log=True) as reader:
+            timeout_seconds = 6 * self.connection.timeout_seconds
             check_first_offsets(reader.first_offsets())
-            self._take(reader.to_end({partition: self._first + 1}, patience_seconds=patience_seconds), claims)
+            self._take(reader.to_end({partition: self._first + 1}, timeout_seconds=timeout_seconds), claims)
             earlier = {name for name, claim in claims.items() if claim.first < self._first}
             seen = {name: claims[name].offset for name in earlier}
             for name in [name for name in earlier if self._is_over(claims[name])]:
@@ -173,8 +190,8 @@ class Lease:
                 for name in seen.keys() & claims.keys():
                     if claims[name].offset == seen[name]:
                         continue
-                    patience_seconds = BRIEF_SECONDS if claims[name].brief else self._patience_seconds
-                    if time.monotonic() - begun >= patience_seconds:
+                    timeout_seconds = BRIEF_SECONDS if claims[name].brief else self._timeout_seconds
+                    if time.monotonic() - begun >= timeout_seconds:
                         raise PipelineBusyError(
                             f"{self.identity!r} is being published by {claims[name].who} (attempt {name}), which is "
                             "alive. This run stops and has published nothing; run again when the other is done. If it "
@@ -184,8 +201,8 @@ class Lease:
                     seen[name] = claims[name].offset
                     deadline = time.monotonic() + self._seconds
             self._fenced.take_over()
-            end = self._claim()  # what earlier attempts wrote is before it
-            self._take(reader.to_end({partition: end}, patience_seconds=6 * self.connection.timeout_seconds), claims)
+            end = self._claim()  # all records of earlier attempts are before it
+            self._take(reader.to_end({partition: end}, timeout_seconds=6 * self.connection.timeout_seconds), claims)
         for name in earlier & claims.keys():
             _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
             self._write(name, None)
@@ -199,7 +216,7 @@ class Lease:
         for record in records:
             entry = LogEntry.of(record)
             if entry is None or entry.identity != self.identity or self.connection.log_keys.fault(record):
-                continue  # a claim or an attempt that somebody else wrote is none
+                continue  # ignores records with an invalid signature
             if entry.kind == ClaimRecord.kind and entry.parts:
                 self._take_claim(entry, claims)
             elif entry.kind == AttemptRecord.kind and isinstance(attempt := entry.read_note(), AttemptRecord):
@@ -218,10 +235,10 @@ class Lease:
             first = record.offset if claim.first is None else claim.first
             claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
         else:
-            claims.pop(name, None)  # it was given back
+            claims.pop(name, None)  # the run returned its claim
 
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
-        """Write a claim, or give it back; return its offset."""
+        """Write ``claim``, or with None the return of a claim; return the record's offset."""
         key, value = ClaimRecord.key_of(self.identity, attempt), claim.value() if claim else None
         assert self._claims is not None, "the lease is entered first"
         return self._claims.write({key: value}, f"to claim {self.identity!r} in commit log {self._topic!r}")

@@ -1,9 +1,10 @@
 """The keys of a pipeline's logs: records of the commit log and of the schema history are signed with them.
 
-Whoever may write to these topics could otherwise say what is published. A signature is an HMAC-SHA256 (RFC 2104) over
-the record's topic, partition, key and value and the time of signing, in a header of the record; its key is derived from
-the pipeline's secret by HKDF (RFC 5869). So a record that was made up, changed, or copied from another log is seen; one
-that is written again later is seen by its time, where the broker stamps records itself.
+Without signatures anyone who may write to these topics could change what changefeed publishes. A signature is an
+HMAC-SHA256 (RFC 2104) over the record's topic, partition, key and value and the time of signing, in a header of the
+record; its key is derived from the pipeline's secret by HKDF (RFC 5869). So a forged record, a changed record and a
+copy of a record from another log are detected. A copy of a record that is written to the same log later is detected by
+the time of signing, if the broker sets the timestamps.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ if TYPE_CHECKING:
     from changefeed.kafka.partition_reader import KafkaRecord
 
 SIGNATURE = "changefeed.signature"
-"""The header of a record that has its signature: eight bytes of its time, in milliseconds since 1970, and the HMAC."""
+"""The header with the signature of a record: the time of signing (eight bytes, milliseconds since 1970) and the
+HMAC."""
 OLDEST_SECONDS = 900
-"""By so much the broker's clock may be ahead of the writer's: Kafka's own limit for a transaction that is open."""
+"""How far the broker's timestamp may be after the time of signing, in seconds: Kafka's limit for an open
+transaction."""
 _TIME_BYTES, _NONCE_BYTES = 8, 12
 
 
 @dataclass(frozen=True)
 class LogKeys:
-    """The ``secrets`` of a pipeline's logs: the first one signs, records of all are accepted. Without any nothing is
-    signed, and every record is accepted."""
+    """The ``secrets`` of a pipeline's logs. The first one signs; records signed with any of them are accepted. Without
+    secrets no record is signed, and every record is accepted."""
 
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -37,22 +40,22 @@ class LogKeys:
         return bool(self.secrets)
 
     def headers(self, topic: str, key: bytes, value: bytes | None) -> list[tuple[str, bytes]]:
-        """The headers of a record that is written to partition 0 of ``topic``."""
+        """The headers, with the signature, of a record that is written to partition 0 of ``topic``."""
         if not self.secrets:
             return []
         at = int(time.time() * 1000).to_bytes(_TIME_BYTES, "big")
         return [(SIGNATURE, at + _mac(self.secrets[0], topic, 0, at, key, value))]
 
     def fault(self, record: KafkaRecord) -> str:
-        """Why a record is not one that a holder of a key wrote here; '' where it is."""
+        """Why ``record`` has no valid signature for its place in this log; '' if it has one."""
         if not self.secrets:
             return ""
         signature = next((value for name, value in record.headers if name == SIGNATURE), b"")
         if not signature:
             return "it is not signed"
         at, mac = signature[:_TIME_BYTES], signature[_TIME_BYTES:]
-        told = (record.topic, record.partition, at, record.key or b"", record.value)
-        if not any(hmac.compare_digest(mac, _mac(secret, *told)) for secret in self.secrets):
+        signed = (record.topic, record.partition, at, record.key or b"", record.value)
+        if not any(hmac.compare_digest(mac, _mac(secret, *signed)) for secret in self.secrets):
             return "its signature is not of this record under commit_log.key"
         late_ms = record.timestamp_ms - int.from_bytes(at, "big")
         if record.stamped_by_broker and late_ms > OLDEST_SECONDS * 1000:
@@ -61,21 +64,21 @@ class LogKeys:
 
 
 NO_KEYS = LogKeys()
-"""Of a pipeline without `commit_log.key`."""
+"""The keys of a pipeline without `commit_log.key`."""
 
 
 def _mac(secret: str, topic: str, partition: int, at: bytes, key: bytes, value: bytes | None) -> bytes:
     parts = (topic.encode(), str(partition).encode(), at, key, b"" if value is None else b"=" + value)
     text = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-    return hmac.digest(_derived(secret, "signature of logs"), text, "sha256")
+    return hmac.digest(_derive_key(secret, "signature of logs"), text, "sha256")
 
 
 _DERIVED: dict[tuple[str, str], bytes] = {}
 
 
-def _derived(secret: str, purpose: str) -> bytes:
+def _derive_key(secret: str, purpose: str) -> bytes:
     if (secret, purpose) not in _DERIVED:
-        from cryptography.hazmat.primitives.hashes import SHA256  # only pipelines that have a secret load it
+        from cryptography.hazmat.primitives.hashes import SHA256  # imported only by pipelines that have a secret
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
         function = HKDF(SHA256(), 32, salt=None, info=f"changefeed: {purpose}".encode())
@@ -85,21 +88,21 @@ def _derived(secret: str, purpose: str) -> bytes:
 
 @dataclass(frozen=True)
 class TextCipher:
-    """Encrypts texts that a log keeps and its readers may not read (AES-256-GCM). The first of ``secrets`` encrypts,
-    all decrypt."""
+    """Encrypts secret texts in a log that others may read (AES-256-GCM). The first of ``secrets`` encrypts; any of them
+    decrypts."""
 
     secrets: Sequence[str] = field(repr=False)
 
     def encrypt(self, text: str, about: str) -> str:
-        """``text`` as other text; it is decrypted with the same ``about`` only."""
+        """The encrypted ``text``, as text; only the same ``about`` decrypts it."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = urandom(_NONCE_BYTES)
-        sealed = AESGCM(_derived(self.secrets[0], "texts of logs")).encrypt(nonce, text.encode(), about.encode())
+        sealed = AESGCM(_derive_key(self.secrets[0], "texts of logs")).encrypt(nonce, text.encode(), about.encode())
         return urlsafe_b64encode(nonce + sealed).decode()
 
     def decrypt(self, text: str, about: str) -> str | None:
-        """What `encrypt` was given; None where none of the secrets was the one, or the text was changed."""
+        """The text that was encrypted; None if no secret fits or the text was changed."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -109,7 +112,7 @@ class TextCipher:
             return None
         for secret in self.secrets:
             try:
-                cipher = AESGCM(_derived(secret, "texts of logs"))
+                cipher = AESGCM(_derive_key(secret, "texts of logs"))
                 return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode()).decode()
             except (InvalidTag, ValueError):
                 continue

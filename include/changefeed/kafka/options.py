@@ -1,6 +1,6 @@
-"""Options of a Kafka connection: named as librdkafka's, as people have them, and followed by kafka-python.
+"""Options of a Kafka connection, named as in librdkafka and translated for kafka-python.
 
-librdkafka's: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
+librdkafka's options: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.errors import SettingsError, did_you_mean
-from changefeed.model.connection import shown_option
+from changefeed.model.connection import quote_option
+from changefeed.model.tls import add_authorities, is_pem, present_certificate
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -29,7 +30,9 @@ _SECURITY = {
     "ssl.ca.location",
     "ssl.ca.pem",
     "ssl.certificate.location",
+    "ssl.certificate.pem",
     "ssl.key.location",
+    "ssl.key.pem",
     "ssl.key.password",
     "ssl.crl.location",
     "ssl.cipher.suites",
@@ -57,14 +60,14 @@ _SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer")
 
 
 def is_secret(option: str) -> bool:
-    """Whether the value may not be shown."""
+    """Whether the value of ``option`` is a secret, which no output may show."""
     return any(word in option for word in _SECRET_WORDS)
 
 
 def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """``options`` as keyword arguments of each of kafka-python's clients. Files of keys and certificates are read.
+    """``options`` as keyword arguments that all clients of kafka-python take. Files of keys and certificates are read.
 
-    Raises SettingsError for an option or a value that cannot be followed; its message has no secret.
+    Raises SettingsError for an unsupported option or value; its message has no secret.
     """
     for name in options:
         if name not in OPTIONS:
@@ -79,18 +82,18 @@ def _unknown(name: str) -> SettingsError:
     nearest = did_you_mean(name, OPTIONS)
     if name.startswith(("sasl.", "ssl.", "enable.sasl.", "https.")) and not nearest:
         return SettingsError(
-            f"an option of the Kafka connection cannot be followed, {name!r}: changefeed's client, kafka-python, has "
-            f"nothing like it, and who is let in rests on it. Of security there are: {', '.join(sorted(_SECURITY))}"
+            f"option {name!r} of the Kafka connection is not supported: changefeed's client, kafka-python, has no "
+            f"such option, and it decides who may connect. Supported security options: {', '.join(sorted(_SECURITY))}"
         )
     return SettingsError(
-        f"changefeed's client, kafka-python, has no such option of the Kafka connection, {shown_option(name)}{nearest}."
+        f"changefeed's client, kafka-python, has no such option of the Kafka connection, {quote_option(name)}{nearest}."
         f" Leave it out. Options are named as librdkafka's; there are: {', '.join(OPTIONS)}"
     )
 
 
-def _wrong(options: Mapping[str, str], name: str, wanted: str) -> SettingsError:
+def _wrong(options: Mapping[str, str], name: str, expected: str) -> SettingsError:
     shown = "" if is_secret(name) else f" is {options[name]!r}"
-    return SettingsError(f"an option of the Kafka connection is wrong: {name!r}{shown}, wanted {wanted}")
+    return SettingsError(f"an option of the Kafka connection is wrong: {name!r}{shown}, expected {expected}")
 
 
 def _number(options: Mapping[str, str], name: str) -> int:
@@ -174,12 +177,13 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
         raise _wrong(options, "ssl.endpoint.identification.algorithm", "https or none")
     context.check_hostname = verified and named == "https"
     context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE
+    _check_forms(options)
     _load_authorities(context, options)
-    if "ssl.certificate.location" in options:
+    certificate = options.get("ssl.certificate.pem") or options.get("ssl.certificate.location")
+    if certificate is not None:
+        key, password = options.get("ssl.key.pem") or options.get("ssl.key.location"), options.get("ssl.key.password")
         names = "ssl.certificate.location, ssl.key.location and ssl.key.password"
-        # Without a password Python would ask for one on the terminal.
-        key, password = options.get("ssl.key.location"), options.get("ssl.key.password", "")
-        _load(names, lambda: context.load_cert_chain(options["ssl.certificate.location"], key, password))
+        _load(names, lambda: present_certificate(context, certificate, key, password or ""))
     if "ssl.crl.location" in options:
         _load("ssl.crl.location", lambda: context.load_verify_locations(options["ssl.crl.location"]))
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
@@ -188,10 +192,31 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+def _check_forms(options: Mapping[str, str]) -> None:
+    """Raise SettingsError for PEM text in place of a path, the reverse, and both."""
+    for name in ("ssl.ca", "ssl.certificate", "ssl.key"):
+        location, text = options.get(f"{name}.location"), options.get(f"{name}.pem")
+        if location is not None and text is not None:
+            raise SettingsError(
+                f"options of the Kafka connection contradict each other: {f'{name}.location'!r} and {f'{name}.pem'!r}. "
+                "Leave out one of them"
+            )
+        if location is not None and is_pem(location):
+            raise SettingsError(
+                f"{f'{name}.location'!r} of the Kafka connection is PEM text, expected a path. Name the option "
+                f"{f'{name}.pem'!r}"
+            )
+        if text is not None and not is_pem(text):
+            raise SettingsError(
+                f"{name}.pem of the Kafka connection cannot be used: it is not PEM text. A path is for "
+                f"{f'{name}.location'!r}"
+            )
+
+
 def _load_authorities(context: ssl.SSLContext, options: Mapping[str, str]) -> None:
     location = options.get("ssl.ca.location", "probe")
     if "ssl.ca.pem" in options:
-        _load("ssl.ca.pem", lambda: context.load_verify_locations(cadata=options["ssl.ca.pem"]))
+        _load("ssl.ca.pem", lambda: add_authorities(context, options["ssl.ca.pem"]))
     elif location == "probe":
         context.load_default_certs()
     elif Path(location).is_dir():
@@ -203,7 +228,7 @@ def _load_authorities(context: ssl.SSLContext, options: Mapping[str, str]) -> No
 def _load(options: str, load: Any) -> None:
     try:
         load()
-    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError; none has the password in it
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError; no message has the password
         raise SettingsError(
             f"{options} of the Kafka connection cannot be used: {error}. Are the files where this process runs, in "
             "PEM, and is the password right?"

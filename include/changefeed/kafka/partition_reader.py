@@ -1,11 +1,12 @@
-"""Records of topic partitions: read to the end that a partition has now, or on as they come.
+"""Reads records of topic partitions: up to their current end, or continuously.
 
-Everything of ours that reads a topic reads it here, so that a broker that dies, a topic that is gone and a
-transaction that stays open end in the same errors everywhere, and nothing waits without a bound.
+All code that reads topics uses this reader. So a dead broker, a missing topic and a hanging transaction cause the same
+errors everywhere, and every wait has a limit.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,25 +19,29 @@ import kafka.errors
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.whole_batches import UnpackableError, bound_batches, hand_out_batches
+from changefeed.kafka.stored_batches import UnpackableError, bound_batches, return_batches
+
+_log = logging.getLogger(__name__)
 
 _NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
 _LOG_APPEND_TIME = 1
 _POLL_MS = 20
 _MAX_RECORDS = 10_000
 _MOST_LOG_BYTES, _MOST_LOG_SECONDS = 2 << 30, 900
-"""Of a log of one pipeline, read whole."""
+"""Limits of reading a complete log of one pipeline, in bytes and seconds."""
+_QUIET_SECONDS = 2.0
+"""How long a reader waits for an open transaction before it logs that."""
 _FETCH_WAIT_MS = 50
-"""How long the broker holds an empty answer."""
+"""How long the broker delays an empty response."""
 
 Start = Literal["first", "end"] | Mapping[TopicPartition, int]
-"""Where reading starts: at the first record, behind the last one, or at an offset for each partition."""
+"""The start of a read: the first record, the end, or an offset for each partition."""
 
 
 @dataclass(frozen=True)
 class KafkaRecord:
-    """One record of a partition. ``timestamp_ms`` is Unix time, by the broker's clock where ``stamped_by_broker``
-    (message.timestamp.type=LogAppendTime), by its writer's otherwise."""
+    """One record of a partition. ``timestamp_ms`` is Unix time: by the broker's clock if ``stamped_by_broker``
+    (message.timestamp.type=LogAppendTime), else by the writer's clock."""
 
     topic: str
     partition: int
@@ -52,31 +57,34 @@ class KafkaRecord:
 def partition_reader(
     connection: KafkaConnection,
     partitions: Sequence[TopicPartition],
-    wanted: str,
+    purpose: str,
     *,
     start: Start = "first",
     committed: bool = True,
-    whole_batches: bool = False,
+    stored_batches: bool = False,
     nearest: bool = False,
     of_a_log: bool = False,
 ) -> Iterator[PartitionReader]:
-    """A reader of ``partitions``, at least one, closed afterwards. ``wanted`` ("to read ...") begins its messages.
+    """A reader of ``partitions``, at least one, closed afterwards. ``purpose`` ("to read ...") begins its messages.
 
-    With ``committed`` it passes over records of aborted transactions, and stops before one that is open; without,
-    it reads all that was written. With ``whole_batches`` each `KafkaRecord` is a record batch as it is stored: its
-    offset is that of its first record, its value its bytes. ``nearest`` is for topics of many rows, read up to offsets
-    that are known: a replica in the connection's `client.rack` may answer, which can be behind the leader. ``of_a_log``
-    is for topics that only changefeed writes: a batch that unpacks to more than it writes raises TopicError.
+    - With ``committed`` it skips records of aborted transactions and stops before an open transaction; without, it
+      reads all records.
+    - With ``stored_batches`` each `KafkaRecord` is a record batch as it is stored: its offset is the offset of the
+      first record, its value the bytes of the batch.
+    - With ``nearest`` a replica in the connection's `client.rack` may answer, which may lag behind the leader. It is
+      for topics of many rows that are read up to known offsets.
+    - ``of_a_log`` is for topics that only changefeed writes: a batch that unpacks to more bytes than changefeed would
+      write raises TopicError.
 
-    Raises BrokerUnavailableError when no broker answers, SettingsError where the login is refused.
+    Raises BrokerUnavailableError if no broker answers, SettingsError if the login is refused.
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     with connection.consumer(
         nearest=nearest, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS
     ) as consumer:
         assigned = [kafka.TopicPartition(*partition) for partition in partitions]
-        if whole_batches:
-            hand_out_batches(consumer)
+        if stored_batches:
+            return_batches(consumer)
         elif of_a_log:
             bound_batches(consumer)
         consumer.assign(assigned)
@@ -85,15 +93,16 @@ def partition_reader(
         elif start != "first":
             for partition in assigned:
                 consumer.seek(partition, start[partition])
-        record_of = _batch if whole_batches else _record
-        yield PartitionReader(consumer, connection, assigned, wanted, record_of, of_a_log=of_a_log)
+        record_of = _batch if stored_batches else _record
+        yield PartitionReader(consumer, connection, assigned, purpose, record_of, of_a_log=of_a_log)
 
 
 class PartitionReader:
-    """What `partition_reader` opens. Each record is handed out once, by whichever method comes to it first.
+    """Reads some partitions; `partition_reader` creates it. Each record is returned once, by the first method that
+    reaches it.
 
-    All methods raise BrokerUnavailableError, naming broker, topic and partition, where a partition cannot be read
-    now, and TopicError for a topic that is gone or may not be read.
+    All methods raise BrokerUnavailableError, which names broker, topic and partition, if a partition cannot be read
+    now, and TopicError for a topic that was removed or may not be read.
     """
 
     def __init__(
@@ -101,23 +110,24 @@ class PartitionReader:
         consumer: Any,
         connection: KafkaConnection,
         partitions: Sequence[TopicPartition],
-        wanted: str,
+        purpose: str,
         record_of: Callable[[Any], KafkaRecord],
         *,
         of_a_log: bool = False,
     ) -> None:
-        self._consumer, self._connection, self._wanted = consumer, connection, wanted
+        self._consumer, self._connection, self._purpose = consumer, connection, purpose
         self._record_of, self._of_a_log = record_of, of_a_log
         self._partitions = [kafka.TopicPartition(*partition) for partition in partitions]
         self._ahead: list[KafkaRecord] = []
         self._answered_at = time.monotonic()
 
     def last_stable_offsets(self) -> dict[TopicPartition, int]:
-        """Where each partition ends now for readers of committed records: before its first open transaction."""
+        """The current end of each partition for readers of committed records: before its first open transaction."""
         return self._ends(self._partitions)
 
     def first_offsets(self) -> dict[TopicPartition, int]:
-        """Where each partition begins now: 0, unless its first records were removed. Compaction does not move it."""
+        """The first offset of each partition: 0 unless its first records were deleted. Compaction does not change
+        it."""
         with self._errors_of(self._partitions):
             offsets = self._consumer.beginning_offsets(list(self._partitions))
         return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
@@ -126,15 +136,15 @@ class PartitionReader:
         self,
         ends: Mapping[TopicPartition, int] | None = None,
         *,
-        patience_seconds: float,
+        timeout_seconds: float,
         open_seconds: float | None = None,
     ) -> Iterator[KafkaRecord]:
-        """All records before the offsets ``ends``, as they come; they are in order within a partition.
+        """Yield all records before the offsets ``ends``, as they arrive; they are in order within a partition.
 
-        Without ``ends`` a partition ends at the high watermark that it has when the first answer arrives. Records of
-        a transaction that is committed can lie behind one that is still open, so reading waits until that one is
-        committed or aborted. It gives up when nothing moves for ``patience_seconds``. With ``open_seconds`` it ends
-        before a transaction that stays open for so long, without what lies behind it.
+        Without ``ends`` a partition ends at the high watermark that it has when the first response arrives. Records of
+        a committed transaction can follow an open transaction. So the reader waits until the open one is committed or
+        aborted, and logs that once. It raises an error if no record arrives for ``timeout_seconds``. With
+        ``open_seconds`` it ends before a transaction that stays open for so long, and leaves out the records after it.
         """
         bounds = dict(ends or {})
         later: list[KafkaRecord] = []
@@ -142,6 +152,7 @@ class PartitionReader:
         positions: dict[TopicPartition, int | None] = {}
         begun_at = moved_at = time.monotonic()
         read_bytes = 0
+        has_logged = False
         try:
             while True:
                 records = self._next(_POLL_MS)
@@ -158,7 +169,7 @@ class PartitionReader:
                 if records or positions != before:
                     moved_at = time.monotonic()
                 waiting = [
-                    partition for partition in waiting if not _reached(positions[partition], bounds.get(partition))
+                    partition for partition in waiting if not _is_at_end(positions[partition], bounds.get(partition))
                 ]
                 if not waiting:
                     return
@@ -166,43 +177,47 @@ class PartitionReader:
                 known = all(bounds.get(partition) is not None for partition in waiting)
                 if open_seconds is not None and known and still_seconds > open_seconds:
                     return
-                if still_seconds > patience_seconds:
-                    raise self._stuck(waiting, positions, bounds, patience_seconds)
+                if still_seconds > timeout_seconds:
+                    raise self._stuck(waiting, positions, bounds, timeout_seconds)
+                if known and still_seconds > _QUIET_SECONDS and not has_logged:
+                    self._log_open_transaction(waiting, positions, timeout_seconds)
+                    has_logged = True
                 self._look_after_silence(waiting)
         finally:
             self._ahead = later + self._ahead
 
     def _check_has_an_end(self, read_bytes: int, seconds: float) -> None:
-        """Raises TopicError for a log of more than any pipeline's: a broker can say that there is more for ever."""
+        """Raise TopicError for a log that is larger than any pipeline's log, because a broker could announce more
+        records without end."""
         if read_bytes > _MOST_LOG_BYTES or seconds > _MOST_LOG_SECONDS:
             raise TopicError(
                 f"{self._what(self._partitions[0])} was read for {seconds:.0f} seconds, {read_bytes:,} bytes, and has "
-                f"more: wanted at most {_MOST_LOG_BYTES:,} bytes in {_MOST_LOG_SECONDS} seconds. Is it compacted "
+                f"more: expected at most {_MOST_LOG_BYTES:,} bytes in {_MOST_LOG_SECONDS} seconds. Is it compacted "
                 "(cleanup.policy=compact), and may only changefeed write there? Nothing was published."
             )
 
-    def last(self, key: bytes, *, patience_seconds: float) -> KafkaRecord | None:
-        """The last record with ``key`` of the one partition that is read, read from its end; None where there is none.
+    def last(self, key: bytes, *, timeout_seconds: float) -> KafkaRecord | None:
+        """The last record with ``key`` in the reader's only partition; None if there is none.
 
-        For a compacted topic of few keys, whose earlier records would only be read to be thrown away.
+        It reads backwards from the end, so it does not read all records. For compacted topics with few keys.
         """
         (partition,) = self._partitions
-        end, back = self._ends([partition])[partition], 1  # where records are committed: to_end reads on from there
+        end, back = self._ends([partition])[partition], 1  # the last stable offset; to_end reads the rest
         with self._errors_of([partition]):
             first = self._consumer.beginning_offsets([partition])[partition]
         while True:
             start = max(first, end - back)
             self._consumer.seek(partition, start)
             self._ahead = []
-            same = [record for record in self.to_end(patience_seconds=patience_seconds) if record.key == key]
+            same = [record for record in self.to_end(timeout_seconds=timeout_seconds) if record.key == key]
             if same or start == first:
                 return same[-1] if same else None
             back *= 8
 
     def poll(self, seconds: float) -> list[KafkaRecord]:
-        """The records that are there, or the first ones that come within ``seconds``; [] where none comes.
+        """The next records, if necessary after waiting up to ``seconds`` for the first of them; [] if none arrives.
 
-        After a silence it makes sure that the brokers still answer.
+        If none arrives for some time, it checks that the brokers still answer.
         """
         records = self._next(int(seconds * 1000))
         if not records:
@@ -210,16 +225,16 @@ class PartitionReader:
         return records
 
     def only(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch records of these partitions from now on, and of no others until they are named again."""
-        wanted = {kafka.TopicPartition(*partition) for partition in partitions}
+        """Fetch records of these partitions only, until the next call."""
+        purpose = {kafka.TopicPartition(*partition) for partition in partitions}
         paused = self._consumer.paused()
-        if stopped := set(self._partitions) - wanted - paused:
+        if stopped := set(self._partitions) - purpose - paused:
             self._consumer.pause(*stopped)
-        if resumed := wanted & paused:
+        if resumed := purpose & paused:
             self._consumer.resume(*resumed)
 
     def positions(self) -> dict[TopicPartition, int | None]:
-        """The next offset to be read of each partition; None until the broker has said where it begins."""
+        """The next offset to be read of each partition; None until the broker has reported its start."""
         positions = self._positions(self._partitions)
         return {(topic, partition): offset for (topic, partition), offset in positions.items()}
 
@@ -239,12 +254,12 @@ class PartitionReader:
                 bounds[partition] = end
 
     def _positions(self, partitions: Sequence[kafka.TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The next offset to be read of each partition; None until the broker has said where it begins."""
+        """The next offset to be read of each partition; None until the broker has reported its start."""
         with self._errors_of(partitions):
             return {partition: self._consumer.position(partition, timeout_ms=_POLL_MS) for partition in partitions}
 
     def _look_after_silence(self, waiting: Sequence[kafka.TopicPartition]) -> None:
-        """The consumer waits without a word for brokers that are gone, so each partition's leader is asked."""
+        """Send a request to each partition's leader, because the consumer waits silently for brokers that are down."""
         if time.monotonic() - self._answered_at > self._connection.timeout_seconds:
             self._ends(waiting)
             self._answered_at = time.monotonic()
@@ -266,8 +281,9 @@ class PartitionReader:
         except kafka.errors.KafkaError as error:
             raise self._unreadable(partitions[0], error) from error
 
-    def _unreadable(self, partition: kafka.TopicPartition, said: kafka.errors.KafkaError) -> ChangefeedError:
-        """Why the leader of ``partition`` does not answer, as far as the other brokers know."""
+    def _unreadable(self, partition: kafka.TopicPartition, reason: kafka.errors.KafkaError) -> ChangefeedError:
+        """The error for ``partition``, with the reason why its leader does not answer, as far as the other brokers know
+        it."""
         topic, what = partition.topic, self._what(partition)
         try:
             with self._connection.admin() as admin:
@@ -285,9 +301,25 @@ class PartitionReader:
                 "on the topic. Nothing was published."
             )
         return BrokerUnavailableError(
-            f"{what} has no leader that answers ({type(said).__name__}: {said}; Kafka's error code for the topic is "
-            f"{described['error_code']}). Are all brokers up? Try again."
+            f"{what} has no leader that answers ({type(reason).__name__}: {reason}; Kafka's error code for the topic "
+            f"is {described['error_code']}). Are all brokers up? Try again."
         )
+
+    def _log_open_transaction(
+        self, waiting: Sequence[kafka.TopicPartition], positions: Mapping[TopicPartition, int | None], seconds: float
+    ) -> None:
+        stable = self._ends(waiting)
+        for partition in waiting:
+            if _is_at_end(positions[partition], stable[partition.topic, partition.partition]):
+                _log.warning(
+                    "%s waits at offset %s for a transaction that is open there, for %g seconds at most. Another run "
+                    "may be publishing, or one was killed: then the broker ends its transaction after "
+                    "kafka.transaction_timeout_seconds",
+                    self._what(partition),
+                    positions[partition],
+                    seconds,
+                )
+                return
 
     def _stuck(
         self,
@@ -296,14 +328,14 @@ class PartitionReader:
         bounds: Mapping[TopicPartition, int],
         seconds: float,
     ) -> ChangefeedError:
-        """Why nothing moves although a while ago the leaders still answered."""
+        """The error if no record arrives although the leaders still answered a short time ago."""
         try:
             self._ends(waiting)
         except ChangefeedError as error:
             return error
         partition = waiting[0]
         return BrokerUnavailableError(
-            f"{self._what(partition)} stands at offset {positions[partition]} of {bounds.get(partition)} for "
+            f"{self._what(partition)} is at offset {positions[partition]} of {bounds.get(partition)} for "
             f"{seconds:g} seconds: a transaction stays open in it. Another run may be publishing, or one was killed "
             "and its transaction has not timed out yet. Try again. Where it stays so without either, the brokers lost "
             "track of a transaction: `kafka-transactions.sh find-hanging --broker-id ID` names it, and "
@@ -313,11 +345,11 @@ class PartitionReader:
 
     def _what(self, partition: kafka.TopicPartition) -> str:
         return (
-            f"{self._wanted}: partition {partition.partition} of {partition.topic!r} at {self._connection.bootstrap!r}"
+            f"{self._purpose}: partition {partition.partition} of {partition.topic!r} at {self._connection.bootstrap!r}"
         )
 
 
-def _reached(position: int | None, end: int | None) -> bool:
+def _is_at_end(position: int | None, end: int | None) -> bool:
     return position is not None and end is not None and position >= end
 
 
@@ -335,5 +367,5 @@ def _record(raw: Any) -> KafkaRecord:
 
 
 def _batch(raw: Any) -> KafkaRecord:
-    """A whole batch, whose first eight bytes are its first record's offset."""
+    """A batch as it is stored; its first eight bytes are the offset of its first record."""
     return replace(_record(raw), offset=int.from_bytes(raw.value[:8], "big"))

@@ -1,4 +1,4 @@
-"""What a topic-partition has already been given: the last message, and the accounts of its window."""
+"""Progress of a topic-partition: its last published message, and the totals of its window."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from changefeed.model.origin import is_chunk, precedes
 TopicPartition = tuple[str, int]
 
 _FILE, _CHUNK = "file", "chunk"
-"""What the origin is called in the stored record."""
+"""Names of the origin in the stored record."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The last message given to a topic-partition: where it came from, and what has been given of its window.
+    """The last message published to a topic-partition: its origin, and the totals of its window.
 
-    ``origin`` is the binlog file or the chunk that it came from (see `origin`), ``position`` and ``sequence`` are its
-    own in there. ``source`` is the UUID of the server that it came from. ``messages``, ``value_bytes`` and
-    ``dead_letters`` count what window number ``window`` has given so far, over all attempts; ``first_offset`` and
-    ``last_offset`` are Kafka's, of the same messages, or None while there are none.
+    ``origin`` is the binlog file or the chunk that the message came from (see `origin`); ``position`` and ``sequence``
+    are the message's place in it. ``source`` is the UUID of the source server. ``messages``, ``value_bytes`` and
+    ``dead_letters`` count the published messages of window number ``window``, over all attempts. ``first_offset`` and
+    ``last_offset`` are the Kafka offsets of these messages, None if there are none.
     """
 
     origin: str
@@ -36,40 +36,42 @@ class Progress:
     first_offset: int | None = None
     last_offset: int | None = None
     gtid_messages: int = 0
-    """How many messages of transaction ``gtid`` were given: where a window goes on after a failover."""
+    """How many messages of transaction ``gtid`` were published: a window resumes there after a failover."""
     digest: str = ""
-    """Of where all messages given of the window stand, in their order."""
+    """Digest of the positions of all published messages of the window, in order."""
     partitions: int = 0
-    """How many partitions the topic had for the window's keys."""
+    """The number of partitions over which the window's keys are distributed."""
     topic_id: str = ""
-    """Kafka's own id of the topic, which a topic that is made again does not share; '' where it is not known."""
+    """Kafka's id of the topic, which changes if the topic is created again; '' if it is not known."""
 
     def to_json(self) -> dict[str, Any]:
-        """What is stored. The origin's name says its kind, so that records of files are what they always were."""
+        """The stored values. The field of the origin is named `file` or `chunk` after its kind, so that older stored
+        records stay valid."""
         values = asdict(self)
         origin = values.pop("origin")
         return {_CHUNK if is_chunk(origin) else _FILE: origin, **values}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Progress:
-        """What `to_json` made; fields of a newer version are left out."""
+        """The progress of stored values; fields of a newer version are ignored."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         return cls(origin=values[_CHUNK] if _CHUNK in values else values[_FILE], **known)
 
     @property
-    def given(self) -> int:
-        """How many of the window's messages need not be given again."""
+    def published(self) -> int:
+        """How many messages of the window are published, dead letters included."""
         return self.messages + self.dead_letters
 
     @property
     def where(self) -> str:
-        """Origin and position, for people."""
+        """Origin and position, for messages."""
         return f"{self.origin}:{self.position}"
 
     def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
-        """Index of the first message after this one, in arrays of positions and sequences of ``origin``.
+        """The index of the first message after the last published one, in arrays of positions and sequences of
+        ``origin``.
 
-        Raises CheckpointError for an origin that has no order with this one's.
+        Raises CheckpointError if it is not known which of the two origins comes first.
         """
         try:
             if origin != self.origin:

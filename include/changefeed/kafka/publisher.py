@@ -1,4 +1,4 @@
-"""Finished batches into Kafka, each message once: what one Spark task does with its topic-partitions or its chunks."""
+"""Publishes finished batches to Kafka, each message once: the work of one Spark task."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Record = TypeVar("Record", bound=LogRecord)
 
 @dataclass(frozen=True)
 class Unit(Generic[Record]):
-    """Batches that become visible together, and with them ``record``, which says so in the commit log.
+    """Batches that become visible at once, together with ``record`` in the commit log.
 
     A unit that ``begins_transaction`` is not published in the same transaction as the units before it.
     """
@@ -51,25 +51,31 @@ class Unit(Generic[Record]):
 class Publisher:
     """Publishes a task's batches in transactions that carry their own progress; a context manager.
 
-    Entering takes over the transactional id ``changefeed.<identity>.<task>``, which aborts what an earlier run of
-    the task left open, and then reads the commit log: in this order, so that nothing can be published by the
-    earlier one after its progress was read. Leaving aborts what is open.
+    At the start of its block it takes over the transactional id ``changefeed.<identity>.<task>``, which aborts the open
+    transaction of an earlier run of the task, and then reads the commit log. In this order the earlier run can publish
+    nothing after its progress was read. At the end of the block it aborts an open transaction.
 
-    A transaction is closed, by default, when it has the rows or seconds that ``settings`` allow, after any batch; the
-    progress of its topic-partitions is written in it. ``units_of`` changes both: a transaction is then closed between
-    two `Unit`s only, and what is written are their records, in the log of the identity ``units_of``. A window that
-    begins fences this publisher too, so that rows that were read before the window's changes are never after them.
+    By default a transaction is committed before a batch that would exceed the rows of ``settings``, or after the batch
+    with which it reaches the seconds. It has the progress of its topic-partitions. With ``units_of`` a transaction is
+    committed only between two `Unit`s, and has their records, in the log of the identity ``units_of``. The start of a
+    window fences such a publisher too. So rows that were read before the window's changes are never published after
+    them.
 
-    ``limits`` has each topic that a batch may name (`topics.topic_limits`); it names none that state is kept in but
-    the dead letters and schema changes of the pipeline whose ``commit_log_topic`` that is. ``source`` is the UUID of
-    the server whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; ''
-    leaves the check out. ``beside`` are records of the identity that are written in the first transaction, with its
-    progress. ``numbering`` gives each message its number in its topic-partition, which goes on over all windows of the
-    identity. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a
-    record fails the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
+    Arguments:
 
-    Raises FencedError when a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or
-    shrunk topic, ACLs, a broker without transactions), BadRecordError, AccountingError for batches out of order.
+    - ``limits`` has the topics of all batches (`topics.topic_limits`). State topics are not allowed, except the topics
+      of dead letters and schema changes of the pipeline of ``commit_log_topic``.
+    - ``source`` is the UUID of the server whose coordinates the batches have.
+    - ``attempt`` is the result of `fencing.fence` in the driver; with '' the attempt is not checked.
+    - ``beside`` are records of the identity that are written in the first transaction, with its progress.
+    - ``numbering`` writes into each message its number in its topic-partition; numbers continue over all windows of the
+      identity.
+    - ``dead_letter`` is a topic of ``limits`` for records that their topic does not accept; without it such a record
+      fails the run.
+    - ``on_stage`` is called with each of STAGES when it is reached, for tests that kill the process.
+
+    Raises FencedError if a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or shrunk
+    topic, ACLs, a broker without transactions), BadRecordError, AccountingError for batches out of order.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class Publisher:
                 if record.topic in self._limits and record.topic_id == self._limits[record.topic].topic_id
             }
         else:
-            state, own = self._log.read_beside(self._units_of)
+            state, own = self._log.read_with(self._units_of)
             self._published_keys = {entry.record.key for entry in own.entries}
         self._refuse_newer_attempt(state)
         self._on_stage("after_take_over")
@@ -139,19 +145,21 @@ class Publisher:
     def _refuse_newer_attempt(self, state: CommitLogState) -> None:
         if self._attempt and state.attempt != self._attempt:
             raise FencedError(
-                f"attempt {self._attempt!r} of {self._identity!r} wanted to publish, but the commit log says that "
-                f"{state.attempt!r} has begun since. This attempt stops; the newer one publishes what is missing."
+                f"attempt {self._attempt!r} of {self._identity!r} tried to publish, but by the "
+                f"commit log attempt {state.attempt!r} has begun since. This attempt stops; the newer one publishes "
+                "the rest."
             )
 
     @property
     def progress(self) -> Mapping[TopicPartition, Progress]:
-        """What the commit log says that topic-partitions were given, as of the entering; of units it is empty."""
+        """The progress of topic-partitions in the commit log at the start of the block; empty for a publisher of
+        units."""
         return self._progress
 
     def publish(self, batches: Iterable[Batch]) -> list[Receipt]:
-        """Publish ``batches`` and return when the last transaction is committed: one receipt a topic-partition.
+        """Publish ``batches``; after the commit of the last transaction return a receipt for each topic-partition.
 
-        Obligation of the caller: batches of a topic-partition come in binlog order, and no other task has the same
+        The caller must pass the batches of a topic-partition in binlog order, and no other task may have the same
         topic-partition.
         """
         try:
@@ -168,9 +176,10 @@ class Publisher:
         return [account.receipt() for account in self._accounts.values()]
 
     def publish_units(self, units: Iterable[Unit[Record]]) -> list[Record]:
-        """Publish ``units``, each completely or not at all, and return when the last transaction is committed.
+        """Publish ``units``, each completely or not at all; after the commit of the last transaction return their
+        records.
 
-        Returns the records of all that are published, also of those that an earlier copy of this task published.
+        Units that an earlier copy of this task published are not published again; the result has their records, too.
         """
         assert self._units_of is not None, "only a publisher of units writes their records"
         done = []
@@ -192,7 +201,7 @@ class Publisher:
 
     @property
     def _is_full(self) -> bool:
-        """Whether the open transaction has the rows or seconds that are allowed."""
+        """Whether the open transaction has reached the maximum of rows or seconds."""
         settings = self._settings
         is_old = self._transactions.age_seconds >= settings.transaction_seconds
         return is_old or self._rows >= settings.transaction_rows
@@ -200,20 +209,21 @@ class Publisher:
     def _publish_batch(self, batch: Batch) -> None:
         begun = time.monotonic()
         account = self._account(batch)
-        there = account.pass_given(batch)
+        there = account.skip_published(batch)
         if there < batch.messages:
             account.compare()
             if self._numbering is None:
                 parts = chain(self._parts(batch, there))
             else:
-                numbered = self._numbered(batch, there, self._numbering)
+                numbered = self._with_numbers(batch, there, self._numbering)
                 parts = chain.from_iterable(self._parts(each, 0) for each in numbered)
             for part in parts:
                 self._send(part, account)
         account.seconds += time.monotonic() - begun
 
-    def _numbered(self, batch: Batch, there: int, numbering: Callable[[bytes, int], bytes]) -> Iterator[Batch]:
-        """What is left of ``batch`` behind the messages that are ``there``, with their numbers."""
+    def _with_numbers(self, batch: Batch, there: int, numbering: Callable[[bytes, int], bytes]) -> Iterator[Batch]:
+        """The messages of ``batch``, with their numbers, after the first ``there`` ones, which are published
+        already."""
         first = self._next.get((batch.topic, batch.partition), 0)
         block = batch.block()
         messages = [
@@ -223,7 +233,8 @@ class Publisher:
         yield from self._encoder.batches(replace(block, payload=pack(messages)), batch.number)
 
     def _parts(self, batch: Batch, there: int) -> Iterator[Batch]:
-        """``batch`` as it can be sent: without the messages that are ``there``, and bad records alone."""
+        """``batch`` in parts to send: without its first ``there`` messages, which are published, and with each bad
+        record alone."""
         room = self._limits[batch.topic].max_message_bytes
         if not there and len(batch.records) <= room and batch.largest_bytes <= room - OVERHEAD_BYTES:
             yield batch
@@ -235,7 +246,7 @@ class Publisher:
                 yield from self._encoder.batches(replace(block, payload=pack(part)))
 
     def _send(self, batch: Batch, account: Account) -> None:
-        """Send a batch, or its dead letter, in the open transaction or in the next one where that is full."""
+        """Send a batch, or its dead letter, in the open transaction; if that is full, in the next one."""
         if self._units_of is None and self._rows and self._rows + batch.messages > self._settings.transaction_rows:
             self._close()
         self._transactions.open()
@@ -265,7 +276,7 @@ class Publisher:
             if not 0 <= batch.partition < limits.partitions:
                 raise TopicError(
                     f"a batch is for partition {batch.partition} of topic {batch.topic!r}, which has "
-                    f"{limits.partitions}: it was made again with fewer. Run the window again."
+                    f"{limits.partitions}: it was created again with fewer partitions. Run the window again."
                 )
             given = self._progress.get(key)
             if given is not None:
@@ -297,7 +308,7 @@ class Publisher:
         _log.warning("%s went to %r: %s", record.describe(limits.table), self._dead_letter, reason)
 
     def _write_records(self) -> None:
-        """What the commit log has to say of the open transaction."""
+        """Write the records of the open transaction to the commit log, in that transaction."""
         identity, records = self._units_of, self._records
         if identity is None:
             identity = self._identity
@@ -311,30 +322,31 @@ class Publisher:
             self._others.append(self._transactions.send(topic, 0, value, key, headers))
 
     def _numbers(self) -> Iterator[NumberRecord]:
-        """What the next messages of the topic-partitions of the open transaction are numbered from."""
+        """Records of the next message number of each topic-partition in the open transaction."""
         if self._numbering is not None:
             for key in self._touched:
                 yield NumberRecord(*key, self._next[key], self._limits[key[0]].topic_id)
 
     def _look_around(self) -> None:
-        """Batches are slow to be delivered: is there still something to wait for?
+        """Raise TopicError if a topic of the open transaction was removed; called while the delivery of batches takes
+        long.
 
-        The client waits for a topic that was removed as it does for a broker that is away.
+        Without this check kafka-python waits for a removed topic as it waits for a broker that is down.
         """
         try:
             limits = topic_limits(self._connection, {topic for topic, _ in self._touched})
         except BrokerUnavailableError:
-            return  # it is waited for
+            return  # the client waits for the broker
         for topic, partition in self._touched:
             if partition >= limits[topic].partitions:
                 raise TopicError(
                     f"topic {topic!r} has {limits[topic].partitions} partitions now, and partition {partition} was "
-                    "being published to: it was removed, and made again with fewer. Nothing of the open transaction is "
-                    "visible."
+                    "being published to: it was removed, and created again with fewer partitions. Nothing of the open "
+                    "transaction is visible."
                 )
 
     def _close(self) -> None:
-        """Commit the open transaction, with the records that say what is in it."""
+        """Commit the open transaction, with its records in the commit log."""
         if not self._transactions.is_open:
             return
         transactions = self._transactions

@@ -1,4 +1,4 @@
-"""Single records into one partition, without a transaction: how the logs of a pipeline are written."""
+"""Writes single records to one partition, without a transaction."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import kafka.errors
 from changefeed.errors import ChangefeedError
 from changefeed.kafka.client_internals import end, plain_producer
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.refusal import refused_to_write
+from changefeed.kafka.refusal import write_error
 from changefeed.kafka.topics import partition_counts
 
 _LARGEST_REQUEST = 100_000_000
-"""Kafka's brokers take no larger one by default (socket.request.max.bytes). What is too large, the topic says."""
+"""By default brokers accept no larger request (socket.request.max.bytes). The topic limits the size of records."""
 _CLOSE_SECONDS = 1.0
 
 
 class RecordWriter:
     """Writes records to partition 0 of ``topic``, in order; a context manager. Threads may share it.
 
-    Each is in Kafka, on all replicas that are in sync, when `write` returns. The same record may be there twice: what
-    is written must bear that. It is not idempotent, as that costs a round trip more for each writer.
+    When `write` returns, each record is in Kafka, on all in-sync replicas. A record may be written twice, so its
+    readers must accept duplicates: the producer is not idempotent, because that would cost each writer another round
+    trip.
 
-    Raises BrokerUnavailableError when no broker answers in the connection's time, SettingsError, TopicError.
+    Raises BrokerUnavailableError if no broker answers within the connection's timeout, SettingsError, TopicError.
     """
 
     def __init__(self, connection: KafkaConnection, topic: str, *, compression: str | None = None) -> None:
@@ -57,14 +58,14 @@ class RecordWriter:
         self.close()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         end(self._producer, _CLOSE_SECONDS)
 
-    def write(self, records: Mapping[bytes, bytes | None], wanted: str) -> int:
-        """Write ``records``, of which the same keys are forgotten; return the last one's offset.
+    def write(self, records: Mapping[bytes, bytes | None], purpose: str) -> int:
+        """Write ``records``, which replace records with the same keys; return the offset of the last one.
 
-        ``wanted`` ("to keep ...") begins the message of what is raised: BadRecordError too, for a record that is larger
-        than the topic takes. After an error it is unknown which of them were written.
+        ``purpose`` ("to keep ...") begins the messages of errors. Raises BadRecordError for a record larger than the
+        topic accepts. After an error it is unknown which records were written.
         """
         offset = -1
         try:
@@ -76,15 +77,15 @@ class RecordWriter:
             for future in sent:
                 offset = future.get(self._connection.timeout_seconds + 1).offset
         except kafka.errors.KafkaError as error:
-            raise self._refused(error, wanted) from error
+            raise self._write_error(error, purpose) from error
         return offset
 
-    def _refused(self, error: kafka.errors.KafkaError, wanted: str) -> ChangefeedError:
-        said: Any = error
-        if isinstance(error, kafka.errors.KafkaTimeoutError):  # it waits for a topic that is not there, too
+    def _write_error(self, error: kafka.errors.KafkaError, purpose: str) -> ChangefeedError:
+        reason: Any = error
+        if isinstance(error, kafka.errors.KafkaTimeoutError):  # it also waits for a topic that does not exist
             try:
                 if not partition_counts(self._connection, [self._topic]):
-                    said = kafka.errors.UnknownTopicOrPartitionError(self._topic)
+                    reason = kafka.errors.UnknownTopicOrPartitionError(self._topic)
             except ChangefeedError as other:
                 return other
-        return refused_to_write(said, self._connection.bootstrap, wanted)
+        return write_error(reason, self._connection.bootstrap, purpose)

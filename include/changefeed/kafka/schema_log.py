@@ -1,4 +1,4 @@
-"""The schema topic: a pipeline's schema history, in one compacted record."""
+"""The schema topic: it has a pipeline's schema history, in one record; older records are compacted."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.topics import TopicSettings, partition_counts
 
 _OPEN_SECONDS = 60.0
-"""How long reading waits for a transaction that a killed process left open: the brokers abort it sooner."""
+"""How long a read waits for a transaction that a killed process left open, in seconds; the brokers abort it earlier."""
 
 
 def schema_history_settings(replication_factor: int = -1) -> TopicSettings:
-    """One partition, compacted; a record holds all tables, so it may be large."""
+    """The settings of the schema topic: one partition, compacted; a record has all tables, so large records are
+    allowed."""
     configs = {"cleanup.policy": "compact", "max.message.bytes": str(32 << 20), "segment.bytes": str(64 << 20)}
     return TopicSettings(1, replication_factor, configs)
 
 
 @dataclass(frozen=True)
 class SchemaLog:
-    """Reads and writes the history of ``identity`` in ``topic``, which `topics.ensure_topics` made."""
+    """Reads and writes the history of ``identity`` in ``topic``, which `topics.ensure_topics` creates."""
 
     connection: KafkaConnection
     topic: str
     identity: str
 
     def is_empty(self) -> bool:
-        """Whether nothing was saved yet. Raises BrokerUnavailableError, TopicError."""
+        """Whether no history was saved yet. Raises BrokerUnavailableError, TopicError."""
         return self.load_text() is None
 
     def load_text(self) -> bytes | None:
-        """The JSON of the last history saved; None before the first.
+        """The JSON of the last saved history; None before the first.
 
         Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that the pipeline did not sign.
         """
@@ -55,24 +56,25 @@ class SchemaLog:
     def _last(self) -> KafkaRecord | None:
         if not partition_counts(self.connection, [self.topic]):
             return None
-        wanted = f"to read the schema history of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end", of_a_log=True) as reader:
-            return reader.last(self._key, patience_seconds=_OPEN_SECONDS)
+        purpose = f"to read the schema history of {self.identity!r}"
+        with partition_reader(self.connection, [(self.topic, 0)], purpose, start="end", of_a_log=True) as reader:
+            return reader.last(self._key, timeout_seconds=_OPEN_SECONDS)
 
     def sign(self, writer: FencedWriter, keys: LogKeys) -> bool:
-        """Write the last history again, which ``writer`` signs, if none of ``keys`` signed it; whether it did so.
+        """Sign the last history, by writing it again with ``writer``, if none of ``keys`` signed it; return whether it
+        was written.
 
-        Raises as `save`.
+        Raises what `save` raises.
         """
         record = self._last()
         if record is None or record.value is None or not keys.fault(record):
             return False
-        wanted = f"to sign the schema history of {self.identity!r} in {self.topic!r}"
-        writer.write(self.topic, {self._key: record.value}, wanted, compression="zstd")
+        purpose = f"to sign the schema history of {self.identity!r} in {self.topic!r}"
+        writer.write(self.topic, {self._key: record.value}, purpose, compression="zstd")
         return True
 
     def load(self) -> dict[str, Any] | None:
-        """The last history saved, as `ddl.history` writes it; None before the first.
+        """The last saved history, in the JSON form of `ddl.history`; None before the first.
 
         Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that is not JSON.
         """
@@ -86,14 +88,14 @@ class SchemaLog:
             ) from error
 
     def save(self, history: Mapping[str, Any], writer: FencedWriter) -> None:
-        """Replace the history; ``writer`` is that of the lease.
+        """Replace the history; ``writer`` is the lease's writer.
 
-        Raises FencedError where another process has taken the lease, BrokerUnavailableError, and TopicError for a
-        history larger than the topic takes.
+        Raises FencedError if another process has taken the lease, BrokerUnavailableError, and TopicError for a history
+        that is larger than the topic accepts.
         """
-        wanted = f"to save the schema history of {self.identity!r} in {self.topic!r}"
+        purpose = f"to save the schema history of {self.identity!r} in {self.topic!r}"
         try:
-            writer.write(self.topic, {self._key: orjson.dumps(dict(history))}, wanted, compression="zstd")
+            writer.write(self.topic, {self._key: orjson.dumps(dict(history))}, purpose, compression="zstd")
         except BadRecordError as error:
             raise TopicError(f"the schema history was not taken by topic {self.topic!r}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""The topics of a pipeline: what they take, and making them before anything is published."""
+"""The topics of a pipeline: their limits, and their creation before anything is published."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ _log = logging.getLogger(__name__)
 _TOPIC_EXISTS, _NO_SUCH_TOPIC = 36, 3
 _NOT_AUTHORIZED = (29, 31)
 _RECORDS_A_REQUEST = 1_000
-"""Of the controller's log. It takes 10,000 at most for one CreateTopics request (QuorumController's
-MAX_RECORDS_PER_USER_OP), and fewer are made well before the request times out."""
+"""Maximum of records in the controller's log for one CreateTopics request. The controller accepts 10,000
+(QuorumController's MAX_RECORDS_PER_USER_OP); with fewer the request ends long before its timeout."""
 _SECONDS_A_PARTITION = 0.1
-"""A busy broker that answers makes ten partitions a second, or many more."""
+"""Time to create a partition, for timeouts: even a busy broker creates ten partitions a second, mostly many more."""
 
 _NO_TOPIC_ID = str(uuid.UUID(int=0))
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 _OLDEST = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
-"""What says how old a record may be that is taken: the latter until Kafka 3.6."""
+"""The configs that limit the age of the records that a topic accepts; the second one until Kafka 3.6."""
 _LIMITING = ["max.message.bytes", "cleanup.policy", "retention.ms", "compression.type", *_OLDEST]
 _BROKERS_COMPRESSION = {"uncompressed": "none"} | {name: name for name in ("gzip", "snappy", "lz4", "zstd")}
-"""Of a topic's compression.type other than `producer`, the pipeline's name for it."""
+"""The pipeline's names for the values of a topic's compression.type, except `producer`."""
 _FOR_EVER_MS = 1 << 60
 
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """How a topic is made. ``replication_factor`` -1 is the broker's default. ``configs`` are Kafka's topic configs."""
+    """The settings of a new topic. ``replication_factor`` -1 is the broker's default. ``configs`` are Kafka's topic
+    configs."""
 
     partitions: int = 1
     replication_factor: int = -1
@@ -46,11 +47,12 @@ class TopicSettings:
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """What a topic takes: partitions 0 to ``partitions`` - 1, and record batches up to ``max_message_bytes``.
+    """What a topic accepts: partitions 0 to ``partitions`` - 1, and record batches up to ``max_message_bytes``.
 
-    ``table`` names the table whose changes go there, for error messages. ``topic_id`` is Kafka's own (KIP-516), '' of
-    a broker before 2.8. ``keeps_ms`` is how old a record may be that is to stay, or be taken at all; None for any age.
-    ``compression`` is that which the broker gives to all batches of the topic; None where it leaves them as they come.
+    ``table`` names the table whose changes go to the topic, for error messages. ``topic_id`` is Kafka's id of the topic
+    (KIP-516), '' for brokers before 2.8. ``keeps_ms`` is the maximum age of a record that the topic accepts and keeps
+    long enough; None for any age. ``compression`` is the codec with which the broker compresses all batches of the
+    topic; None if it stores them as they were sent.
     """
 
     partitions: int
@@ -61,15 +63,15 @@ class TopicLimits:
     compression: str | None = None
 
     def for_batches(self) -> BatchLimits:
-        """What of it concerns those who make batches for the topic, now."""
+        """The limits for batches that are made now."""
         oldest_seconds = 0 if self.keeps_ms is None else int(time.time() - self.keeps_ms / 1000)
         return BatchLimits(self.max_message_bytes, oldest_seconds, self.compression)
 
 
 def commit_log_settings(replication_factor: int = -1) -> TopicSettings:
-    """How the commit log is made: one partition, compacted early, in small segments, as it is read whole.
+    """The settings of a commit log: one partition, compacted early, in small segments, because readers read all of it.
 
-    It is kept uncompressed whatever the producer compresses with, so that each client can read it.
+    The topic is uncompressed whatever codec the producer uses, so that each client can read it.
     """
     return TopicSettings(
         1,
@@ -88,40 +90,40 @@ def commit_log_settings(replication_factor: int = -1) -> TopicSettings:
 
 
 def ensure_topics(
-    connection: KafkaConnection, wanted: Mapping[str, TopicSettings], *, create: bool = True
+    connection: KafkaConnection, required: Mapping[str, TopicSettings], *, create: bool = True
 ) -> dict[str, int]:
-    """Make the topics of ``wanted`` that are missing; return the actual number of partitions of each.
+    """Create the missing topics of ``required``; return the actual number of partitions of each topic.
 
-    A topic that is there is used as it is, and said so in the log where it has other partitions than wanted.
-    May run at once with others that make the same topics.
+    An existing topic is used as it is; a warning is logged if its number of partitions differs from the expected one.
+    Several processes may create the same topics at the same time.
 
-    Raises TopicError with the broker's words where it refuses, and without ``create`` for topics that are missing;
-    BrokerUnavailableError where it does not answer.
+    Raises TopicError with the broker's text if it refuses a topic, and without ``create`` for missing topics;
+    BrokerUnavailableError if the broker does not answer.
     """
-    if not wanted:
+    if not required:
         return {}
     with connection.admin() as admin:
-        counts = _partitions(admin, wanted)
-        missing = [name for name in wanted if name not in counts]
+        counts = _partitions(admin, required)
+        missing = [name for name in required if name not in counts]
         if missing:
             if not create:
-                raise not_there(connection, {name: wanted[name] for name in missing})
-            _create(admin, {name: wanted[name] for name in missing}, connection)
+                raise not_there(connection, {name: required[name] for name in missing})
+            _create(admin, {name: required[name] for name in missing}, connection)
             counts |= _partitions(admin, missing)
-    lost = [name for name in wanted if name not in counts]
+    lost = [name for name in required if name not in counts]
     if lost:
         raise TopicError(f"topics {lost} were made and are not there: were they removed at the same time?")
-    for name, settings in wanted.items():
+    for name, settings in required.items():
         if counts[name] != settings.partitions and name not in missing:
-            wanted_count = settings.partitions
-            _log.warning("topic %r has %d partitions, wanted %d: used as it is", name, counts[name], wanted_count)
-    return {name: counts[name] for name in wanted}
+            required_count = settings.partitions
+            _log.warning("topic %r has %d partitions, expected %d: used as it is", name, counts[name], required_count)
+    return {name: counts[name] for name in required}
 
 
 def not_there(connection: KafkaConnection, missing: Mapping[str, TopicSettings]) -> TopicError:
-    """The error of a pipeline that makes no topics and lacks some."""
+    """The error for ``missing`` topics of a pipeline that creates no topics."""
     lines = [
-        f"{name!r} ({settings.partitions} partitions" + _shown(settings.configs) + ")"
+        f"{name!r} ({settings.partitions} partitions" + _settings_text(settings.configs) + ")"
         for name, settings in missing.items()
     ]
     return TopicError(
@@ -130,40 +132,41 @@ def not_there(connection: KafkaConnection, missing: Mapping[str, TopicSettings])
     )
 
 
-def _shown(configs: Mapping[str, str]) -> str:
+def _settings_text(configs: Mapping[str, str]) -> str:
     return "".join(f", {key}={value}" for key, value in configs.items())
 
 
-def missing_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSettings]) -> list[str]:
-    """The topics of ``wanted`` that are missing, each of which the broker says it would make. Nothing is made.
+def missing_topics(connection: KafkaConnection, required: Mapping[str, TopicSettings]) -> list[str]:
+    """The missing topics of ``required``, which the broker would create. Nothing is created.
 
-    Raises TopicError with the broker's words where it would refuse one, and as `ensure_topics` does.
+    Raises TopicError with the broker's text if it would refuse a topic, and what `ensure_topics` raises.
     """
-    if not wanted:
+    if not required:
         return []
     with connection.admin() as admin:
-        counts = _partitions(admin, wanted)
-        missing = {name: settings for name, settings in wanted.items() if name not in counts}
+        counts = _partitions(admin, required)
+        missing = {name: settings for name, settings in required.items() if name not in counts}
         _create(admin, missing, connection, validate_only=True)
     return list(missing)
 
 
 def _create(
     admin: KafkaAdminClient,
-    wanted: Mapping[str, TopicSettings],
+    required: Mapping[str, TopicSettings],
     connection: KafkaConnection,
     *,
     validate_only: bool = False,
 ) -> None:
-    for part in _requests(wanted):
+    for part in _requests(required):
         _create_at_once(admin, part, connection, validate_only=validate_only)
 
 
-def _requests(wanted: Mapping[str, TopicSettings]) -> Iterator[dict[str, TopicSettings]]:
-    """``wanted`` in parts that fit into a request each: a topic, each of its partitions and configs are a record."""
+def _requests(required: Mapping[str, TopicSettings]) -> Iterator[dict[str, TopicSettings]]:
+    """``required`` in parts for one request each: a topic, each of its partitions and each of its configs count as a
+    record."""
     part: dict[str, TopicSettings] = {}
     records = 0
-    for name, settings in wanted.items():
+    for name, settings in required.items():
         more = 1 + settings.partitions + len(settings.configs)
         if part and records + more > _RECORDS_A_REQUEST:
             yield part
@@ -175,7 +178,7 @@ def _requests(wanted: Mapping[str, TopicSettings]) -> Iterator[dict[str, TopicSe
 
 
 def _create_at_once(
-    admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection, *, validate_only: bool
+    admin: KafkaAdminClient, required: Mapping[str, TopicSettings], connection: KafkaConnection, *, validate_only: bool
 ) -> None:
     asked = {
         name: {
@@ -183,14 +186,14 @@ def _create_at_once(
             "replication_factor": settings.replication_factor,
             "configs": dict(settings.configs),
         }
-        for name, settings in wanted.items()
+        for name, settings in required.items()
     }
     milliseconds = int(connection.timeout_seconds * 1000)
     answer = admin.create_topics(asked, timeout_ms=milliseconds, validate_only=validate_only, raise_errors=False)
     for topic in answer["topics"]:
         code = topic["error_code"]
         if code not in (0, _TOPIC_EXISTS):
-            settings = wanted[topic["name"]]
+            settings = required[topic["name"]]
             remedy = (
                 "Give changefeed the ACL Create" if code in _NOT_AUTHORIZED else "Change the pipeline's topic settings"
             )
@@ -201,23 +204,23 @@ def _create_at_once(
                 "make the topic yourself."
             )
     if not validate_only:
-        admin.wait_for_topics(list(wanted), timeout_ms=milliseconds)
+        admin.wait_for_topics(list(required), timeout_ms=milliseconds)
 
 
 def partition_counts(connection: KafkaConnection, names: Iterable[str]) -> dict[str, int]:
-    """How many partitions each topic of ``names`` has; those that are not there are left out.
+    """The number of partitions of each topic of ``names``; missing topics are left out.
 
-    Raises TopicError where the ACL Describe is missing, BrokerUnavailableError where no broker answers.
+    Raises TopicError if the ACL Describe is missing, BrokerUnavailableError if no broker answers.
     """
     with connection.admin() as admin:
         return _partitions(admin, names)
 
 
 def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, int]:
-    return {name: len(topic["partitions"]) for name, topic in _described(admin, names).items()}
+    return {name: len(topic["partitions"]) for name, topic in _describe_topics(admin, names).items()}
 
 
-def _described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _describe_topics(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     described: dict[str, dict[str, Any]] = {}
     for topic in admin.describe_topics(list(names)):
         if topic["error_code"] == 0:
@@ -233,26 +236,26 @@ def _described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, dict[
 def topic_limits(
     connection: KafkaConnection, names: Iterable[str], tables: Mapping[str, str] | None = None
 ) -> dict[str, TopicLimits]:
-    """What each topic takes, by the broker's word; the driver asks once and hands it to the tasks.
+    """The limits of each topic, from the broker; the driver reads them once and passes them to the tasks.
 
-    ``tables`` is the "database.table" by topic, for error messages.
-    Raises TopicError for a topic that is not there. Without the ACL DescribeConfigs Kafka's default size is assumed.
+    ``tables`` has the "database.table" of each topic, for error messages. Raises TopicError for a missing topic.
+    Without the ACL DescribeConfigs, Kafka's default size is assumed.
     """
-    wanted = list(dict.fromkeys(names))
-    if not wanted:
+    required = list(dict.fromkeys(names))
+    if not required:
         return {}
     with connection.admin() as admin:
-        described = _described(admin, wanted)
-        for name in wanted:
+        described = _describe_topics(admin, required)
+        for name in required:
             if name not in described:
                 raise TopicError(
                     f"topic {name!r} is not in the cluster at {connection.bootstrap!r}: it was removed after the run "
                     "had made sure of it. Nothing of an open transaction is visible; the next run makes it again."
                 )
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, _LIMITING) for name in wanted]
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, _LIMITING) for name in required]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
     limits = {}
-    for name in wanted:
+    for name in required:
         configs = {option: str(config["value"]) for option, config in answer.get(name, {}).items()}
         topic = described[name]
         limits[name] = TopicLimits(
@@ -267,7 +270,7 @@ def topic_limits(
 
 
 def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[str]:
-    """Those of the topics ``names`` that forget earlier records of a key; without the ACL DescribeConfigs none.
+    """The compacted ones of the topics ``names``; without the ACL DescribeConfigs none.
 
     Raises BrokerUnavailableError.
     """
@@ -275,24 +278,24 @@ def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[s
 
 
 def cleanup_policies(connection: KafkaConnection, names: Iterable[str]) -> dict[str, str]:
-    """The cleanup.policy of each topic of ``names`` that is there, '' where the ACL DescribeConfigs is missing.
+    """The cleanup.policy of each existing topic of ``names``; '' if the ACL DescribeConfigs is missing.
 
     Raises BrokerUnavailableError.
     """
     with connection.admin() as admin:
-        wanted = list(_described(admin, dict.fromkeys(names)))
-        if not wanted:
+        required = list(_describe_topics(admin, dict.fromkeys(names)))
+        if not required:
             return {}
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"]) for name in wanted]
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"]) for name in required]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
-    return {name: str(answer.get(name, {}).get("cleanup.policy", {}).get("value", "")) for name in wanted}
+    return {name: str(answer.get(name, {}).get("cleanup.policy", {}).get("value", "")) for name in required}
 
 
 def _keeps_ms(configs: Mapping[str, str]) -> int | None:
-    """`TopicLimits.keeps_ms` of a topic with these configs.
+    """`TopicLimits.keeps_ms` of a topic with these configs: half of its limits.
 
-    Half of its retention: consumers are to have time for records that are old when they arrive. And half of what it
-    takes: records get older on their way.
+    It is half of the retention, so that consumers have time to read records that are old when they arrive. It is half
+    of the accepted age, because records get older on their way.
     """
     bounds = [int(configs[option]) for option in _OLDEST if option in configs]
     if "delete" in configs.get("cleanup.policy", ""):

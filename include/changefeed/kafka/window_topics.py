@@ -1,4 +1,4 @@
-"""The topics that a window's messages go to, as they were when its first message was published."""
+"""The topics that a window's messages go to, with the partitions that they had when its first message was published."""
 
 from __future__ import annotations
 
@@ -14,52 +14,54 @@ from changefeed.model.window import Window
 
 
 class WindowTopics:
-    """``known`` topics, those that the driver made sure of, and on demand those of tables that only the binlog has.
+    """The ``known`` topics, which the driver created or found, and on demand topics of tables that only the binlog has.
 
-    A key's partition follows from its topic's number of partitions, so Kafka is always asked for that number.
+    The partition of a key depends on its topic's number of partitions, so that number is always read from Kafka.
     """
 
     def __init__(self, connection: KafkaConnection, known: Mapping[str, TopicLimits], *, create: bool = True) -> None:
         self._connection, self._create = connection, create
         self.known = dict(known)
 
-    def made(self, topic: str, settings: TopicSettings) -> TopicLimits:
-        """What ``topic`` takes; it is made where it is not there. Raises as `ensure_topics` does."""
+    def ensure(self, topic: str, settings: TopicSettings) -> TopicLimits:
+        """The limits of ``topic``, which is created if it is missing. Raises what `ensure_topics` raises."""
         if topic not in self.known:
             ensure_topics(self._connection, {topic: settings}, create=self._create)
         return self.of(topic)
 
     def of(self, topic: str) -> TopicLimits:
-        """What ``topic`` takes, which is there; raises as `topic_limits` does."""
+        """The limits of the existing ``topic``; raises what `topic_limits` raises."""
         self.learn([topic])
         return self.known[topic]
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Have all of ``topics`` among the known ones; Kafka is asked once for those that are not. Raises as `of`."""
+        """Look up the topics of ``topics`` that are not known yet, in one request. Raises what `of` raises."""
         if missing := [topic for topic in topics if topic not in self.known]:
             self.known |= topic_limits(self._connection, missing)
 
 
-def as_begun(
-    limits: Mapping[str, TopicLimits], given: Mapping[TopicPartition, Progress], window: Window
+def with_begun_partitions(
+    limits: Mapping[str, TopicLimits], published: Mapping[TopicPartition, Progress], window: Window
 ) -> dict[str, TopicLimits]:
-    """``limits`` with the partitions that each topic had when ``window`` was begun, by what it was ``given`` since.
+    """``limits`` with the number of partitions that each topic had when ``window`` was begun, from the progress
+    ``published``.
 
-    What another server's unfinished window gave before a failover counts: what of it is in Kafka is known by partition.
+    After a failover the progress of the old server's unfinished window counts too, because its published messages are
+    known by partition.
 
-    Partitions that were added meanwhile get messages from the next window on. Raises TopicError for a topic that has
-    fewer partitions than the window began with.
+    Partitions that were added since get messages from the next window on. Raises TopicError for a topic that now has
+    fewer partitions.
     """
     begun = dict(limits)
-    for (topic, _), progress in given.items():
+    for (topic, _), progress in published.items():
         if progress.window <= window.after or topic not in limits:
             continue
         if limits[topic].partitions < progress.partitions:
             raise TopicError(
                 f"topic {topic!r} had {progress.partitions} partitions when window {progress.window} was begun, and "
-                f"has {limits[topic].partitions}: it was removed and made again. What was published of the window "
-                "before is gone. Nothing more was published. `changefeed prune --topic` forgets what it was given, and "
-                "the next run publishes the window to it again."
+                f"has {limits[topic].partitions}: it was removed and created again. The published messages of the "
+                "window are gone. Nothing more was published. `changefeed prune --topic` forgets the topic's progress, "
+                "and the next run publishes the window to it again."
             )
         begun[topic] = replace(limits[topic], partitions=progress.partitions)
     return begun
@@ -68,55 +70,57 @@ def as_begun(
 def check_same_topic(
     topic: str,
     limits: TopicLimits | None,
-    given: Mapping[int, Progress],
+    published: Mapping[int, Progress],
     begin: str = "where this window begins",
     *,
     is_of_statements: bool = False,
 ) -> None:
-    """Raises TopicError where ``topic`` is not the one that was ``given`` messages before, by partition.
+    """Raise TopicError if ``topic`` is not the topic to which the messages of ``published`` were published.
 
-    ``limits`` is None where there is no such topic. ``begin`` is where the window begins that is to be published.
-    ``is_of_statements`` says that it has schema changes, and no rows of a table.
+    ``published`` is the progress by partition. ``limits`` is None if the topic does not exist. ``begin`` describes
+    where the next window begins, for the error message. ``is_of_statements`` is true for the topic of schema changes,
+    which has no rows of a table.
     """
-    known = {progress.topic_id for progress in given.values()} - {""}
+    known = {progress.topic_id for progress in published.values()} - {""}
     found = limits.topic_id if limits else ""
     if not known or (limits is not None and (not found or known == {found})):
         return
-    last = max(given.values(), key=lambda progress: progress.window)
+    last = max(published.values(), key=lambda progress: progress.window)
     offsets = ", ".join(
         f"partition {partition} up to offset {progress.last_offset}"
-        for partition, progress in sorted(given.items())
+        for partition, progress in sorted(published.items())
         if progress.last_offset is not None
     )
-    there = f"is {found} now, of a topic that was made since, by a run or by somebody else" if found else "is none now"
-    forget = "`changefeed prune --topic` forgets what the old topic was given"
+    there = f"found {found}, of a topic that was created since" if found else "found no topic"
+    forget = "`changefeed prune --topic` forgets the progress of the old topic"
     again = (
-        f"No backfill brings schema changes back without the rows of their tables: {forget}, "
-        "and the next run goes on; a follower that has not read them begins anew from a copy of the source."
+        f"No backfill brings schema changes back without the rows of their tables: {forget}, and the next run "
+        "continues. A follower that has not read them must begin again from a copy of the source."
         if is_of_statements
-        else f"To have it again, `changefeed backfill` the table with --suffix '' from position 4 of the oldest binlog "
-        f"file to {begin}: what is behind that, the next run publishes. Then, or to go on without it, {forget}."
+        else f"To publish its changes again, `changefeed backfill` the table with --suffix '' from position 4 of the "
+        f"oldest binlog file to {begin}; the next run publishes the later ones. Then, or to continue without them, "
+        f"{forget}."
     )
     raise TopicError(
-        f"topic {topic!r} was removed: Kafka's id for it was {', '.join(sorted(known))}, and {there}. Gone with it is "
-        f"what it was given up to window {last.window}, at {last.where} ({offsets or 'offsets are not known'}). "
+        f"topic {topic!r} was removed: Kafka's id for it was {', '.join(sorted(known))}, {there}. Its messages up to "
+        f"window {last.window}, at {last.where} ({offsets or 'offsets are not known'}), are gone. "
         f"Nothing was published. {again}"
     )
 
 
 def check_same_topics(
     limits: Mapping[str, TopicLimits],
-    given: Mapping[TopicPartition, Progress],
+    published: Mapping[TopicPartition, Progress],
     window: Window,
-    wanted: Collection[str] = (),
+    required: Collection[str] = (),
 ) -> None:
-    """`check_same_topic` for all topics of ``limits``, those ``wanted``, and those that were given messages behind the
+    """Call `check_same_topic` for the topics of ``limits``, the topics ``required``, and topics with messages after the
     checkpoint."""
     by_topic: dict[str, dict[int, Progress]] = {}
-    for (topic, partition), progress in given.items():
+    for (topic, partition), progress in published.items():
         by_topic.setdefault(topic, {})[partition] = progress
     for topic, partitions in sorted(by_topic.items()):
-        is_wanted = topic in limits or topic in wanted
-        if is_wanted or any(progress.window > window.after for progress in partitions.values()):
+        is_required = topic in limits or topic in required
+        if is_required or any(progress.window > window.after for progress in partitions.values()):
             is_of_statements = topic.startswith(schema_changes_topic(window.pipeline))
             check_same_topic(topic, limits.get(topic), partitions, str(window.start), is_of_statements=is_of_statements)

@@ -1,4 +1,4 @@
 """Values: coordinates, GTID sets, windows, checkpoints, manifests, tables and columns, routes and rules.
 
-No client and no settings: of the package it imports the errors only.
+The modules use no client and no settings. Within the package they import only `changefeed.errors`.
 """

@@ -1,8 +1,12 @@
-"""The transactions of a binlog range in the order in which that binlog has them.
+"""The order of the transactions of a binlog range.
 
-Numbers of GTIDs say nothing of it: Group Replication gives them in blocks, `SET GTID_NEXT` in any order, and a replica
-that applies in parallel may log transactions in another order than its source. So what a server's window gave up to a
-transaction is known only by that server's own order, which is stored before the first message of the window is visible.
+GTID numbers do not define this order:
+
+- Group Replication assigns numbers in blocks.
+- `SET GTID_NEXT` assigns numbers in any order.
+- A replica that applies transactions in parallel may log them in another order than its source.
+
+So changefeed stores the server's own order before the first message of a window is visible.
 """
 
 from __future__ import annotations
@@ -14,26 +18,27 @@ from functools import cached_property
 from typing import Any
 
 UUID_LENGTH = 36
-"""A source that is shorter is MariaDB's."""
+"""The length of a UUID; a shorter source is MariaDB's."""
 
 GtidRun = tuple[str, int, int]
-"""A source, "uuid", "uuid:tag" or MariaDB's "domain-server", and the first and the last of numbers that follow each
-other."""
+"""(source, first number, last number) of transactions with consecutive numbers.
+
+The source is "uuid", "uuid:tag", or "domain-server" on MariaDB."""
 
 
 def source_and_number(gtid: str) -> tuple[str, int]:
-    """The source of one GTID, as a `GtidRun` has it, and its number. Raises ValueError for what is no GTID."""
+    """The source of one GTID, as in a `GtidRun`, and its number. Raises ValueError for an invalid GTID."""
     source, _, number = gtid.rpartition(":" if ":" in gtid else "-")
     return source, int(number)
 
 
 def gtid_of(source: str, number: int) -> str:
-    """The GTID whose source and number these are."""
+    """The GTID of a source and a number."""
     return f"{source}{':' if len(source) >= UUID_LENGTH else '-'}{number}"
 
 
-def joined(runs: Iterable[GtidRun]) -> tuple[GtidRun, ...]:
-    """The same transactions in the same order, as few runs."""
+def join_runs(runs: Iterable[GtidRun]) -> tuple[GtidRun, ...]:
+    """The same transactions in the same order; adjacent runs with consecutive numbers are joined."""
     result: list[GtidRun] = []
     for source, first, last in runs:
         if result and result[-1][0] == source and result[-1][2] + 1 == first:
@@ -45,12 +50,12 @@ def joined(runs: Iterable[GtidRun]) -> tuple[GtidRun, ...]:
 
 @dataclass(frozen=True)
 class BinlogOrder:
-    """``runs`` are the transactions in binlog order."""
+    """The transactions of a binlog range, in binlog order, as ``runs``."""
 
     runs: tuple[GtidRun, ...] = ()
 
     def place(self, gtid: str) -> int | None:
-        """How many transactions are before ``gtid``; None where it is not among them."""
+        """The number of transactions before ``gtid``; None if ``gtid`` is not in the range."""
         source, number = source_and_number(gtid)
         firsts, of_source = self._by_source.get(source, ([], []))
         at = bisect_right(firsts, number) - 1
@@ -61,7 +66,7 @@ class BinlogOrder:
 
     @cached_property
     def _by_source(self) -> dict[str, tuple[list[int], list[tuple[int, int, int]]]]:
-        """By source the first numbers of its runs, rising, and first, last and place of each run."""
+        """For each source: the first numbers of its runs in ascending order, and (first, last, place) of each run."""
         by_source: dict[str, list[tuple[int, int, int]]] = {}
         before = 0
         for source, first, last in self.runs:
@@ -79,8 +84,11 @@ class BinlogOrder:
             left -= last - first + 1
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: the sources, and of each run the number of its source, how far its first number is from the
-        last one of that source, and its length. `from_json` reads them back."""
+        """Plain values, which `from_json` reads.
+
+        ``runs`` has three numbers for each run: the index of its source in ``sources``, the distance of its first
+        number from the last number of the source's previous run, and its length.
+        """
         sources: dict[str, int] = {}
         lasts: dict[str, int] = {}
         words: list[int] = []
@@ -91,7 +99,7 @@ class BinlogOrder:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> BinlogOrder:
-        """Read what `to_json` gave. Raises ValueError, KeyError, IndexError or TypeError for anything else."""
+        """The order from values of `to_json`. Raises ValueError, KeyError, IndexError or TypeError for other values."""
         sources, words = values["sources"], values["runs"]
         lasts: dict[str, int] = {}
         runs: list[GtidRun] = []

@@ -1,7 +1,7 @@
 """The characters of each charset of MySQL and MariaDB, by their bytes.
 
-A sequence of bytes is *well formed* where its charset takes it for one character, be there such a character in Unicode
-or not. No sequence of a charset is the begin of another. A test holds all of them against CONVERT of both servers.
+A byte sequence is *well formed* if it is one character in its charset, even if Unicode does not have that character.
+No sequence of a charset is a prefix of another. A test compares all sequences with CONVERT of both servers.
 
 Source: https://dev.mysql.com/doc/refman/9.7/en/charset-charsets.html"""
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 UNKNOWN = "unknown"
-"""Of a column that the binlog alone describes: UTF-8 where its values are that, else bytes."""
+"""The charset of a column that only the binlog describes. Values that are valid UTF-8 are text, others are bytes."""
 
 
 def charset_of_name(collation: str) -> str:
@@ -21,8 +21,8 @@ def charset_of_name(collation: str) -> str:
     return "utf8mb3" if name == "utf8" else name
 
 
-PASSED = frozenset({"utf8mb4", "utf8mb3", "ascii"})
-"""Charsets whose text is written as it is, once it has been checked."""
+PASSED_THROUGH = frozenset({"utf8mb4", "utf8mb3", "ascii"})
+"""Charsets whose text is written unchanged after a check."""
 
 _CODECS: dict[str, str] = {
     "armscii8": "",
@@ -102,7 +102,8 @@ _UPPER_HALVES: dict[str, str] = {
         "\ufffd\xf1\xf2\xf3\xf4\xf5\xf6\u0153\xf8\xf9\xfa\xfb\xfc\xff\ufffd\ufffd"
     ),
 }
-"""Bytes 128 to 255 of single-byte charsets that Python has no codec for, as the server's own CONVERT gives them."""
+"""The characters of bytes 128 to 255 in single-byte charsets without a Python codec, as CONVERT of the server returns
+them."""
 
 _SWE7 = {
     0x40: 0xC9,
@@ -154,12 +155,12 @@ _OTHERWISE: dict[str, dict[int, int | None]] = {
     "sjis": {0x815F: 0x005C},
     "ujis": {0xA1C0: 0x005C},
 }
-"""Characters that the servers map otherwise than Python's codecs do."""
+"""Characters that the servers map differently from Python's codecs."""
 
 
 @cache
 def misread_by_python(charset: str) -> frozenset[str]:
-    """The characters that Python's codec makes of what the servers read as other characters, or as none."""
+    """The characters that Python's codec decodes differently from the servers."""
     sequences = (_sequence(code) for code in _OTHERWISE.get(charset, ()))
     return frozenset(filter(None, (sequence.decode(_CODECS[charset], "ignore") for sequence in sequences)))
 
@@ -188,16 +189,16 @@ _OF_FOUR = re.compile(rb"[\x81-\xfe][0-9][\x81-\xfe][0-9]")
 _OF_THREE = frozenset({"eucjpms", "ujis"})
 
 _GB18030_BMP = 39420
-"""How many of GB18030's characters of four bytes lie in the basic plane; they come first."""
+"""The number of four-byte characters of GB18030 in the basic plane. They come before the other four-byte characters."""
 
 
 def is_known(charset: str) -> bool:
-    """Whether text of ``charset`` can be read; "binary" is no text, and can."""
-    return charset in PASSED or charset in _CODECS or charset in _UNICODE or charset in ("binary", UNKNOWN)
+    """Whether text of ``charset`` can be read; also true for "binary"."""
+    return charset in PASSED_THROUGH or charset in _CODECS or charset in _UNICODE or charset in ("binary", UNKNOWN)
 
 
 def is_ascii_like(charset: str) -> bool:
-    """Whether bytes below 128 at a character's begin are ASCII."""
+    """Whether a byte below 128 at the beginning of a character is ASCII."""
     return charset not in _ASCII_UNLIKE
 
 
@@ -206,12 +207,12 @@ def is_multi_byte(charset: str) -> bool:
     return charset in _PAIRS
 
 
-def decoded(data: bytes, charset: str) -> str:
-    """The text that ``data`` is, for the few that Python handles itself: labels of ENUM and SET, statements.
+def decode_text(data: bytes, charset: str) -> str:
+    """The text of ``data``; U+FFFD for invalid bytes.
 
-    Bytes that are no character become U+FFFD.
+    Only for the few texts that Python decodes: labels of ENUM and SET, and statements.
     """
-    if charset in PASSED or charset in ("binary", UNKNOWN):
+    if charset in PASSED_THROUGH or charset in ("binary", UNKNOWN):
         return data.decode("utf-8", "replace")
     if codec := _UNICODE.get(charset):
         return data.decode(codec, "replace")
@@ -234,15 +235,15 @@ def _read(data: bytes, charset: str) -> Iterator[str]:
         at += size
 
 
-def encoded(text: str, charset: str) -> bytes | None:
-    """The bytes of ``text`` in a column of ``charset``; None for text that it cannot hold."""
-    if charset in PASSED or charset in ("binary", UNKNOWN):
+def encode_text(text: str, charset: str) -> bytes | None:
+    """The bytes of ``text`` in a column of ``charset``; None if the charset does not have all its characters."""
+    if charset in PASSED_THROUGH or charset in ("binary", UNKNOWN):
         return text.encode() if charset != "ascii" or text.isascii() else None
     codec = _UNICODE.get(charset) or (_CODECS[charset] if charset in _PAIRS else None)
     try:
         if codec is not None:
             data = text.encode(codec)
-            if decoded(data, charset) == text:
+            if decode_text(data, charset) == text:
                 return data
         if charset in _UNICODE:
             return None
@@ -263,10 +264,10 @@ def _sequences(charset: str) -> Mapping[int, bytes]:
 
 @cache
 def characters(charset: str) -> Mapping[bytes, int | None]:
-    """The code point of each character of a charset whose tables are its own, the shorter first: None for what is well
-    formed, and no character of Unicode. Bytes that are not well formed are left out.
+    """The code points of the characters of a charset by their bytes, shorter sequences first.
 
-    Of GB18030 those beyond the basic plane are left out too.
+    The code point is None for a well-formed sequence that is no character of Unicode. Sequences that are not well
+    formed are missing. For GB18030, characters beyond the basic plane are missing, too.
     """
     otherwise = _OTHERWISE.get(charset, {})
     singles = _singles(charset)
@@ -305,7 +306,11 @@ def _singles(charset: str) -> list[int | None]:
 
 
 def _pair(charset: str, first: int, second: int) -> int | None:
-    """Two bytes of ujis or eucjpms: the last rows are for private use; eucjpms is Microsoft's cp932 in EUC's bytes."""
+    """The code point of a pair of bytes.
+
+    In ujis and eucjpms the rows from 84 on are for private use. eucjpms has the characters of Microsoft's cp932 in the
+    byte layout of EUC.
+    """
     if charset not in _OF_THREE:
         return _character(bytes([first, second]), _CODECS[charset])
     row, cell = first - 0xA1, second - 0xA1
@@ -319,8 +324,11 @@ def _pair(charset: str, first: int, second: int) -> int | None:
 
 
 def _three_bytes(charset: str) -> dict[bytes, int | None]:
-    """The characters behind 0x8F: JIS X 0212, and rows for private use; before those eucjpms has what of IBM's
-    extensions to cp932 is in neither JIS X 0208 nor JIS X 0212."""
+    """The characters with lead byte 0x8F: JIS X 0212, and rows for private use.
+
+    Before the rows for private use, eucjpms has the IBM extensions of cp932 that are in neither JIS X 0208 nor
+    JIS X 0212.
+    """
     known: dict[bytes, int | None] = {}
     for second in range(0xA1, 0xFF):
         for third in range(0xA1, 0xFF):
@@ -330,14 +338,17 @@ def _three_bytes(charset: str) -> dict[bytes, int | None]:
     if charset == "eucjpms":
         extensions = (bytes([first, second]) for first in (0xFA, 0xFB, 0xFC) for second in _SHIFT_JIS[1])
         codes = (_character(sequence, "cp932") for sequence in extensions)
-        lacking = [code for code in codes if code is not None and _is_ibm_only(chr(code))]
-        places = (bytes([0x8F, 0xF3 + at // 94, 0xA1 + at % 94]) for at in range(82, 82 + len(lacking)))
-        known |= dict(zip(places, lacking, strict=True))
+        missing = [code for code in codes if code is not None and _is_ibm_only(chr(code))]
+        places = (bytes([0x8F, 0xF3 + at // 94, 0xA1 + at % 94]) for at in range(82, 82 + len(missing)))
+        known |= dict(zip(places, missing, strict=True))
     return known
 
 
 def _is_ibm_only(text: str) -> bool:
-    """Whether a character of IBM's extensions is in neither of the two; № is there twice, ￢ and ￤ stand elsewhere."""
+    """Whether a character of the IBM extensions is in neither JIS X 0208 nor JIS X 0212.
+
+    № has a code in both; ￢ and ￤ have other codes.
+    """
     return text == "№" or (text not in "￢￤" and not text.encode("euc_jp", "ignore"))
 
 
@@ -369,5 +380,5 @@ _MAX_BYTES = {
 
 
 def max_bytes(charset: str) -> int:
-    """The most bytes that one character takes."""
+    """The maximum number of bytes of one character."""
     return _MAX_BYTES.get(charset, 1)

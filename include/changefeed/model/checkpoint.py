@@ -1,6 +1,6 @@
-"""The committed resume point of a pipeline, and the contract of what keeps it.
+"""The committed resume point of a pipeline, and the contract of checkpoint stores.
 
-The checkpoint is the low watermark: everything before it is in Kafka.
+The checkpoint is the low-water mark: all changes before it are in Kafka.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from changefeed.model.window import Window
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a pipeline resumes; ``window`` is the number of its last committed window, 0 before the first.
+    """The position at which a pipeline resumes.
 
-    A seek takes a number too, so that a window that was frozen before it cannot be committed after it.
+    ``window`` is the number of the last committed window or seek, 0 before the first. A seek takes a window number, so
+    that a window that was frozen before the seek cannot be committed after it.
     """
 
     pipeline: str
@@ -32,7 +33,10 @@ class Checkpoint:
 
     @classmethod
     def after(cls, window: Window, committed_at_ms: int, gtids: str | None = None) -> Checkpoint:
-        """The checkpoint that commits ``window``; ``gtids`` are those of its manifest, which are exact."""
+        """The checkpoint that commits ``window``.
+
+        ``gtids`` is the exact GTID set from the window's manifest; without it, the window's ``head_gtids`` are used.
+        """
         published = window.head_gtids if gtids is None else gtids
         return cls(window.pipeline, window.number, window.server_uuid, window.head, published, committed_at_ms)
 
@@ -44,7 +48,7 @@ class Checkpoint:
         )
 
     def to_text(self) -> str:
-        """One JSON object, as a store keeps it."""
+        """The stored JSON object."""
         return orjson.dumps(self.to_json()).decode()
 
     def to_json(self) -> dict[str, str | int]:
@@ -60,7 +64,10 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Checkpoint:
-        """Read `to_json`; raises ValueError, KeyError, TypeError or SettingsError for anything else."""
+        """The checkpoint from values of `to_json`.
+
+        Raises ValueError, KeyError, TypeError or SettingsError for other values.
+        """
         return cls(
             pipeline=str(values["pipeline"]),
             window=int(values["window"]),
@@ -72,21 +79,26 @@ class Checkpoint:
 
     @classmethod
     def from_text(cls, text: str) -> Checkpoint:
-        """Read `to_text`; raises CheckpointError for anything else, rather than beginning anew."""
+        """The checkpoint from text of `to_text`.
+
+        Raises CheckpointError for other text, so that the pipeline stops instead of starting from the beginning.
+        """
         try:
             return cls.from_json(orjson.loads(text))
         except (ValueError, KeyError, TypeError, SettingsError) as error:
             raise CheckpointError(
-                f"wanted a checkpoint as JSON, found {text[:200]!r} ({error}): it was edited or belongs to another "
+                f"expected a checkpoint as JSON, found {text[:200]!r} ({error}): it was edited or belongs to another "
                 "program. Mend the stored value, or delete it and seek the pipeline to where it should resume."
             ) from error
 
 
 class CheckpointStore(Protocol):
-    """Keeps a checkpoint for each pipeline.
+    """Stores a checkpoint for each pipeline.
 
-    Obligations: ``load`` after a successful ``advance`` returns what was stored, also from another process. A store
-    never merges, never invents: where it cannot be read it raises CheckpointError or a RetryableError.
+    Obligations:
+
+    - After a successful ``advance``, ``load`` returns the stored checkpoint, also in another process.
+    - If the store cannot be read, ``load`` raises CheckpointError or a RetryableError. It never returns another value.
     """
 
     def load(self, pipeline: str) -> Checkpoint | None:
@@ -94,17 +106,17 @@ class CheckpointStore(Protocol):
         ...
 
     def advance(self, expected: Checkpoint | None, new: Checkpoint) -> None:
-        """Replace ``expected`` by ``new`` if, and only if, ``expected`` is what is stored.
+        """Replace ``expected`` by ``new``, if ``expected`` is stored.
 
-        Raises StaleCheckpointError when something else is stored (nothing changes), CheckpointError when ``new``
-        stands before ``expected``: a checkpoint only moves forward.
+        If another checkpoint is stored, the store keeps it and raises StaleCheckpointError. If ``new`` is before
+        ``expected``, the store raises CheckpointError, because a checkpoint only moves forward.
         """
         ...
 
     def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
-        """As `advance`, to any coordinates: for a seek, which may go back.
+        """Replace ``expected`` by ``new`` as `advance` does, also if ``new`` is before it. A seek calls this.
 
-        Raises StaleCheckpointError when something else than ``expected`` is stored.
+        Raises StaleCheckpointError if another checkpoint than ``expected`` is stored.
         """
         ...
 
@@ -113,9 +125,9 @@ class CheckpointStore(Protocol):
         ...
 
     def remove(self, pipeline: str, expected: Checkpoint | None) -> None:
-        """Remove the pipeline's checkpoint and its copy of the schema history, where it has them: for a rename.
+        """Remove the pipeline's checkpoint and its copy of the schema history, if they exist. A rename calls this.
 
-        Raises StaleCheckpointError when another checkpoint than ``expected`` is stored (nothing changes).
+        If another checkpoint than ``expected`` is stored, the store keeps it and raises StaleCheckpointError.
         """
         ...
 
@@ -124,29 +136,29 @@ class CheckpointStore(Protocol):
         ...
 
     def save_schemas(self, pipeline: str, text: str) -> None:
-        """Keep a copy of the schema history, for the day when its topic is lost."""
+        """Store a copy of the schema history, in case its topic is lost."""
         ...
 
 
 def check_forward(expected: Checkpoint | None, new: Checkpoint) -> None:
-    """The rule of `CheckpointStore.advance` that needs no store: raises CheckpointError when ``new`` goes back."""
+    """Raises CheckpointError if ``new`` is before ``expected`` on the same server, for `CheckpointStore.advance`."""
     if expected is None or expected.server_uuid != new.server_uuid:
         return
     if new.window <= expected.window or not new.coordinates.has_reached(expected.coordinates):
         raise CheckpointError(
             f"checkpoint of pipeline {new.pipeline!r} may not go from window {expected.window} at "
-            f"{expected.coordinates} back to window {new.window} at {new.coordinates}: what lies between would be "
+            f"{expected.coordinates} back to window {new.window} at {new.coordinates}: the changes between would be "
             "published again. Use seek if that is what you want."
         )
 
 
 def stale(pipeline: str, expected: Checkpoint | None, stored: Checkpoint | None) -> StaleCheckpointError:
-    """The error of a store whose checkpoint is not ``expected``."""
+    """The error that a store raises if it has the checkpoint ``stored`` instead of ``expected``."""
 
     def text(checkpoint: Checkpoint | None) -> str:
         return f"window {checkpoint.window} at {checkpoint.coordinates}" if checkpoint else "no checkpoint"
 
     return StaleCheckpointError(
-        f"wanted to move the checkpoint of pipeline {pipeline!r} on from {text(expected)}, found {text(stored)}: "
+        f"expected to move the checkpoint of pipeline {pipeline!r} on from {text(expected)}, found {text(stored)}: "
         "another run committed in between. Nothing was stored; the next run goes on from what is there."
     )

@@ -1,4 +1,4 @@
-"""Which columns a pipeline leaves out of its records or masks, and how."""
+"""Rules for columns that a pipeline excludes or masks."""
 
 from __future__ import annotations
 
@@ -11,46 +11,52 @@ from changefeed.model.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class Excluded:
-    """The column is left out."""
+    """Records do not have the column."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Each value is ``text``, or null where that is None."""
+    """Each value is replaced by ``text``, or by null if ``text`` is None."""
 
     text: str | None
 
 
 @dataclass(frozen=True)
 class FirstCharacters:
-    """Text is cut to its first ``count`` characters; columns that are no text are refused."""
+    """Text is cut to its first ``count`` characters. A column of another type is an error."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Sha256:
-    """The SHA-256 of ``salt`` and the value's text, in hexadecimal: the same for the same value."""
+    """Each value is replaced by the SHA-256 of ``salt`` and its text, in hexadecimal.
+
+    Equal values have equal results.
+    """
 
     salt: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class HmacSha256:
-    """The HMAC-SHA256 (RFC 2104) of the value's text under ``key``, in hexadecimal: the same for the same value."""
+    """Each value is replaced by the HMAC-SHA256 (RFC 2104) of its text under ``key``, in hexadecimal.
+
+    Equal values have equal results.
+    """
 
     key: str = field(repr=False)
 
 
 Treatment = Excluded | Constant | FirstCharacters | Sha256 | HmacSha256
-"""What happens to a column's values. NULL stays null under each mask."""
+"""The treatment of a column's values. Every mask leaves NULL as null."""
 
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """``pattern`` is of DATABASE.TABLE.COLUMN, ``setting`` the key of the YAML that it stands under.
+    """The treatment of the columns whose DATABASE.TABLE.COLUMN matches ``pattern`` (see `table_pattern`).
 
-    See `table_pattern` for what it may be.
+    ``setting`` is the rule's key in the YAML.
     """
 
     pattern: str
@@ -58,29 +64,29 @@ class ColumnRule:
     setting: str
 
     def covers(self, database: str, table: str, column: str) -> bool:
-        """Whether the column matches, in whatever case: column names have none in MySQL."""
+        """Whether the column matches; column names are not case sensitive in MySQL."""
         return matcher(self.pattern, ignore_case=True).fullmatch(f"{database}.{table}.{column}") is not None
 
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """A pipeline's rules; of two for one column the first counts. ``file`` is the name that messages give them."""
+    """The column rules of a pipeline; the first rule that covers a column applies. ``file`` is for messages."""
 
     rules: tuple[ColumnRule, ...] = ()
     file: str = ""
     transformed: bool = False
-    """Whether functions of the pipeline change rows besides."""
+    """Whether functions of the pipeline change rows, too."""
 
     @property
     def hides_statements(self) -> bool:
-        """Whether no message may have a statement's text, for it has the values that rules or functions hide."""
+        """Whether messages must leave out statements' texts, because they have values that rules or functions hide."""
         return bool(self.rules) or self.transformed
 
     def of(self, table: TableSchema) -> dict[int, Treatment]:
-        """The treatments of a table's columns, by position; those that the server hides are left out.
+        """The treatments of a table's columns, by position. Columns that the server hides are `Excluded`.
 
-        Raises SettingsError where a rule covers a column of the key: a record without its key, or with one
-        that several rows share, would be lost in a compacted topic.
+        Raises SettingsError if a rule covers a column of the key. A compacted topic would lose a record that has no key
+        or that shares its key with other rows.
         """
         treatments: dict[int, Treatment] = {}
         for position, column in enumerate(table.columns):
@@ -100,18 +106,20 @@ class ColumnRules:
             treatments[position] = rule.treatment
         return treatments
 
-    def shown(self, table: TableSchema) -> TableSchema:
-        """``table`` as its records show it: without the columns that are left out, and masked ones as what the mask
-        makes of them. Raises as `of`."""
+    def masked_table(self, table: TableSchema) -> TableSchema:
+        """``table`` as records have it: without excluded columns, and masked columns with the type of the mask.
+
+        Raises the errors of `of`.
+        """
         treatments = self.of(table)
         kept = [number for number in range(len(table.columns)) if treatments.get(number) != Excluded()]
-        columns = tuple(as_shown(table.columns[number], treatments.get(number)) for number in kept)
+        columns = tuple(mask_column(table.columns[number], treatments.get(number)) for number in kept)
         key = tuple(kept.index(number) for number in table.primary_key)
         return replace(table, columns=columns, primary_key=key) if treatments else table
 
 
-def as_shown(column: Column, treatment: Treatment | None) -> Column:
-    """``column`` as its records show it under ``treatment``: most masks make text of its values."""
+def mask_column(column: Column, treatment: Treatment | None) -> Column:
+    """``column`` as records have it after ``treatment``. Most masks change its type to text."""
     match treatment:
         case None | Excluded():
             return column

@@ -1,8 +1,10 @@
-"""The column types of MySQL and MariaDB in one table: how binlogs number them, and how servers name them.
+"""The column types of MySQL and MariaDB in one table: their numbers in binlogs and their names on servers.
 
-A `WireType` is what a TABLE_MAP and its rows know, a `DataType` what `information_schema` and definitions know; several
-data types may share a wire type. Everybody who asks what a type is asks here. A new type is a row in DATA_TYPES, a row
-in WIRE_TYPES where binlogs have a number of its own for it, and a codec in `binlog/programs/codecs.py`.
+A `WireType` is the type in a TABLE_MAP and its rows. A `DataType` is the type in `information_schema` and DDL. Several
+data types may share a wire type. All code looks up types here.
+
+To add a type, add a row to DATA_TYPES, a `WireType` if binlogs have a new number for it, and a codec to
+`binlog/programs/codecs.py`.
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Table__map__event.html
 ("Table_map_event column types: numerical identifier and metadata"), https://dev.mysql.com/doc/refman/9.7/en/data-types.html,
@@ -15,28 +17,33 @@ from enum import Enum
 
 
 class Metadata(Enum):
-    """What a TABLE_MAP says of a column besides its type; the value's first part is its number of bytes."""
+    """The metadata of a column in a TABLE_MAP: its number of bytes, and their meaning."""
 
     NONE = (0, "nothing")
     BYTE = (1, "one number: digits of a fraction, or bytes of a length")
     LENGTH = (2, "the most bytes of a value, little-endian")
     DECIMAL = (2, "precision and scale, a byte each")
     BITS = (2, "bits besides whole bytes, and whole bytes")
-    STRING = (2, "the real type, and a length whose two highest bits stand inverted in the type's byte")
+    STRING = (2, "the real type, and a length whose two highest bits are inverted in the type's byte")
 
     @property
     def size(self) -> int:
-        """How many bytes it takes in the TABLE_MAP."""
+        """Its number of bytes in the TABLE_MAP."""
         return self.value[0]
 
 
 @dataclass(frozen=True, eq=False)
 class WireType:
-    """A type as a TABLE_MAP numbers it; ``name`` is the one that the servers' sources have for it.
+    """A type of a TABLE_MAP, with its ``number`` and its ``name`` in the servers' sources.
 
-    The flags say which of the TABLE_MAP's optional fields count a column of this type: ``has_sign`` SIGNEDNESS,
-    ``has_charset`` DEFAULT_CHARSET and COLUMN_CHARSET (``has_charset_on_mariadb``: only in what MariaDB writes),
-    ``has_labels`` those of ENUM and SET. ``is_compressed``: values are those of MariaDB's COMPRESSED columns.
+    These flags say which optional fields of the TABLE_MAP include columns of this type:
+
+    - ``has_sign``: SIGNEDNESS
+    - ``has_charset``: DEFAULT_CHARSET and COLUMN_CHARSET
+    - ``has_charset_on_mariadb``: these two fields, but only if MariaDB wrote the TABLE_MAP
+    - ``has_labels``: the labels of ENUM and SET
+
+    ``is_compressed`` says that the values have the format of MariaDB's COMPRESSED columns.
     """
 
     number: int
@@ -93,7 +100,7 @@ WIRE_TYPES: dict[int, WireType] = {
 
 
 class Measure(Enum):
-    """What the numbers in parentheses after a data type's name are."""
+    """The meaning of the numbers in parentheses after a data type's name."""
 
     NONE = "nothing"
     LENGTH = "characters, bytes, bits or dimensions"
@@ -105,13 +112,15 @@ class Measure(Enum):
 
 @dataclass(frozen=True)
 class DataType:
-    """A type as `information_schema.columns.data_type` names it.
+    """A data type, by its name in `information_schema.columns.data_type`.
 
-    ``wire``: the types that its columns may have in a TABLE_MAP, first the one that servers write today; none where
-    that is not known. ``meta``: their metadata, where the type's name alone says it. ``spellings``: other names that
-    definitions may have for it. ``binary``: the data type that the charset binary makes of it.
-    ``measure``: the numbers in parentheses. ``is_exact``: an integer or DECIMAL. ``has_collation``: text, or labels
-    that are text.
+    - ``wire``: the wire types of its columns, first the type that current servers write; empty if not known.
+    - ``meta``: the metadata of its columns, if the name of the type determines it; else None.
+    - ``spellings``: its other names in DDL.
+    - ``binary``: the name of the data type that it becomes with CHARACTER SET binary.
+    - ``measure``: the meaning of the numbers in parentheses.
+    - ``is_exact``: whether it is an integer or DECIMAL.
+    - ``has_collation``: whether its values or its labels are text.
     """
 
     name: str
@@ -191,11 +200,11 @@ DATA_TYPES: dict[str, DataType] = {
         DataType("xmltype", ()),
     )
 }
-"""By name. Of those that share a wire type the first is what its columns are called where nothing else names them."""
+"""Data types by name. If several share a wire type and only the TABLE_MAP describes a column, the first one applies."""
 
 
 def data_type_named(spelling: str) -> DataType | None:
-    """The type that a definition means by ``spelling``, in any case; None for a name that neither server has."""
+    """The data type of the name ``spelling`` in DDL, in upper or lower case; None if neither server has that name."""
     name = spelling.lower()
     if name in DATA_TYPES:
         return DATA_TYPES[name]
@@ -203,14 +212,14 @@ def data_type_named(spelling: str) -> DataType | None:
 
 
 def data_types_of(wire: WireType) -> list[DataType]:
-    """The data types whose columns may come as ``wire``, the usual one first."""
+    """The data types whose columns may have wire type ``wire``, the most common one first."""
     return [data_type for data_type in DATA_TYPES.values() if wire in data_type.wire]
 
 
 def data_type_name(wire: WireType, meta: int, *, is_binary: bool) -> str:
-    """The name of a column's data type as far as its TABLE_MAP tells; "" where servers write no such column.
+    """The most likely data type name of a column in a TABLE_MAP; "" if servers write no column of this type.
 
-    ``is_binary``: its charset is binary.
+    ``is_binary`` says that the column's charset is binary.
     """
     data_types = data_types_of(wire)
     fitting = [data_type for data_type in data_types if data_type.meta in (None, meta)]
@@ -222,12 +231,12 @@ def data_type_name(wire: WireType, meta: int, *, is_binary: bool) -> str:
 
 @dataclass
 class MapColumn:
-    """One column of a TABLE_MAP; what optional metadata did not say is None.
+    """One column of a TABLE_MAP. Properties are None if the TABLE_MAP has no optional metadata for them.
 
     Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Table__map__event.html
 
-    ``meta`` is the type's metadata: for STRING, ENUM and SET the length, for NEWDECIMAL precision << 8 | scale, for BIT
-    the number of bits, else its bytes as a little-endian number.
+    ``meta`` is the type's metadata: the length of STRING, ENUM and SET; precision << 8 | scale of NEWDECIMAL; the
+    number of bits of BIT; for other types the metadata's bytes as a little-endian number.
     """
 
     type: int
@@ -239,7 +248,7 @@ class MapColumn:
     labels: tuple[bytes, ...] | None = None
     visible: bool = True
     is_point: bool = False
-    """Whether it is a geometry that is known to be a point."""
+    """Whether the column is a geometry column of type POINT; False if that is not known."""
 
     @property
     def wire(self) -> WireType:

@@ -1,7 +1,7 @@
-"""Where the servers are: connections by id, as URIs in Airflow's own form.
+"""Connections to servers: each connection id has a URI in Airflow's form.
 
-Inside Airflow a connection id is looked up by Airflow; elsewhere it is read from the environment variable that
-Airflow would read too, ``AIRFLOW_CONN_<ID>``, so that one setting serves both.
+Inside Airflow, Airflow looks up the id. Outside Airflow, changefeed reads the environment variable
+``AIRFLOW_CONN_<ID>``. Airflow reads this variable, too, so one setting works for both.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from changefeed.errors import SettingsError
+from changefeed.model.password_source import PasswordSource
 
 _BROKER = re.compile(r"([A-Za-z_]+://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _HOST_LIST = re.compile(r",|%2c", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]{1,5})?")
 _OPTION = re.compile(r"[a-z][a-z._]{1,60}")
 _DOTTED = re.compile(r"[a-z]+(\.[a-z]+)+=")
 
 ConnectionLookup = Callable[[str], str]
-"""Gives the URI of a connection id. Raises SettingsError for an id that nobody has set."""
+"""Returns the URI of a connection id. Raises SettingsError for an unknown id."""
 
 
 def variable_of(connection_id: str) -> str:
@@ -29,29 +31,31 @@ def variable_of(connection_id: str) -> str:
 
 
 def from_environment(connection_id: str) -> str:
-    """The URI of a connection from the environment; raises SettingsError with the variable's name."""
+    """The URI of a connection from the environment. If the variable is not set, raises SettingsError with its name."""
     uri = os.environ.get(variable_of(connection_id))
     if not uri:
         raise SettingsError(
-            f"connection {connection_id!r} is wanted, and environment variable {variable_of(connection_id)} is not "
+            f"connection {connection_id!r} is required, and environment variable {variable_of(connection_id)} is not "
             "set: set it to a URI such as mysql://user:password@host:3306 or kafka://host:9092"
         )
     return uri
 
 
 @dataclass(frozen=True)
-class Patience:
-    """What is taken from a server: for how many seconds it may keep silent, when it is connected to and when it is
-    asked something, and how large one answer may be. From its first byte to its last an answer may take twice as long
-    as silence: who sends a byte now and then is silent, too."""
+class AnswerLimits:
+    """Limits for the answers of a server: seconds to connect, seconds of an answer, and bytes of an answer.
+
+    From its first to its last byte an answer may take twice ``answer_seconds``, so that a server that sends single
+    bytes also times out.
+    """
 
     connect_seconds: int = 10
     answer_seconds: int = 600
     answer_bytes: int = 1 << 30
 
 
-OF_A_RUN = Patience()
-"""Of whatever nobody waits for at a page."""
+RUN_ANSWER_LIMITS = AnswerLimits()
+"""The limits of runs and commands; pages have shorter ones."""
 
 
 _MYSQL_OPTIONS = {"ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout_seconds"}
@@ -59,36 +63,43 @@ _MYSQL_OPTIONS = {"ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "co
 
 @dataclass(frozen=True)
 class MysqlConnection:
-    """A MySQL or MariaDB server. The password does not show in its repr."""
+    """A MySQL or MariaDB server. Its repr has neither the password nor a TLS key."""
 
     host: str
     port: int
     user: str
     password: str = field(repr=False)
-    options: Mapping[str, str] = field(default_factory=dict)
-    patience: Patience = OF_A_RUN
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    answer_limits: AnswerLimits = RUN_ANSWER_LIMITS
+    password_source: PasswordSource | None = None
+    """If set, returns the password of each login in place of ``password``."""
 
     @classmethod
-    def from_uri(cls, uri: str, patience: Patience = OF_A_RUN) -> MysqlConnection:
-        """Read ``mysql://user:password@host:port/?ssl_ca=…``.
+    def from_uri(cls, uri: str, answer_limits: AnswerLimits = RUN_ANSWER_LIMITS) -> MysqlConnection:
+        """The connection of a URI like ``mysql://user:password@host:port/?ssl_ca=…``.
 
-        Options are ssl_mode (`preferred`, which takes TLS where the server has it and verifies nothing, or `disabled`),
-        ssl_ca, ssl_cert, ssl_key, ssl_verify (`true`; `ca`, with ssl_ca: for any name; `false`: nothing) and
-        connect_timeout_seconds, which wins over ``patience``. Each ssl_… but ssl_mode requires TLS.
-        Raises SettingsError for another scheme or option, and without a host. No message has the password in it.
+        | option | value |
+        |---|---|
+        | ssl_mode | `preferred`: use TLS if the server has it, and verify nothing; `disabled`: no TLS |
+        | ssl_ca, ssl_cert, ssl_key | the path of a PEM file, or PEM text |
+        | ssl_verify | `true`; `ca` (requires ssl_ca): accept a certificate for any name; `false`: verify nothing |
+        | connect_timeout_seconds | takes precedence over ``answer_limits`` |
+
+        Every ssl_… option except ssl_mode makes TLS required. Raises SettingsError for another scheme, for an unknown
+        option and for a missing host. No message has the password.
         """
         parts = _split(uri, "mysql")
         if not parts.hostname:
-            raise SettingsError("a MySQL connection has no host: wanted mysql://user:password@host:3306")
+            raise SettingsError("a MySQL connection has no host: expected mysql://user:password@host:3306")
         options = options_of(parts.query)
         unknown = sorted(set(options) - _MYSQL_OPTIONS)
         if unknown:
-            raise SettingsError(f"unknown option {shown_option(unknown[0])} of MySQL connection to {parts.hostname!r}")
+            raise SettingsError(f"unknown option {quote_option(unknown[0])} of MySQL connection to {parts.hostname!r}")
         check_values(options, f"MySQL connection to {parts.hostname!r}")
         mode = options.get("ssl_mode", "preferred").lower()
         if mode not in ("preferred", "disabled"):
             raise SettingsError(
-                f"option 'ssl_mode' of MySQL connection to {parts.hostname!r} is {shown_option(mode)}: wanted "
+                f"option 'ssl_mode' of MySQL connection to {parts.hostname!r} is {quote_option(mode)}: expected "
                 "'preferred' or 'disabled'; with ssl_ca, or ssl_verify=true, TLS is required and the server verified"
             )
         if mode == "disabled" and (asked := sorted(name for name in options if name.startswith("ssl_")))[1:]:
@@ -100,30 +111,57 @@ class MysqlConnection:
             raise SettingsError(
                 f"MySQL connection to {parts.hostname!r} has ssl_verify=ca, which takes a certificate for any name, "
                 "without ssl_ca: all authorities that the machine knows would count, and anybody gets a certificate "
-                "from those. Name the authority's file in ssl_ca"
+                "from those. Name the authority in ssl_ca"
             )
         if not re.fullmatch("[0-9]{1,6}", options.get("connect_timeout_seconds", "1")):
             raise SettingsError(
                 f"option 'connect_timeout_seconds' of MySQL connection to {parts.hostname!r} is no whole number"
             )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        return cls(parts.hostname, parts.port or 3306, user, password, options, patience)
+        return cls(parts.hostname, parts.port or 3306, user, password, options, answer_limits)
+
+    @classmethod
+    def all_from_uri(cls, uri: str, answer_limits: AnswerLimits = RUN_ANSWER_LIMITS) -> tuple[MysqlConnection, ...]:
+        """The connections of a URI like ``mysql://user:password@host,host:port/?…``, one for each host, in its order.
+
+        A host without a port has that of the last host. Raises what `from_uri` raises.
+        """
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            raise _unreadable("mysql") from None
+        user, at, hosts = parts.netloc.rpartition("@")
+        addresses = _HOST_LIST.split(hosts)
+        if not addresses[1:]:
+            return (cls.from_uri(uri, answer_limits),)
+        matches = [match for address in addresses if (match := _ADDRESS.fullmatch(address))]
+        if len(matches) < len(addresses):
+            raise _unreadable("mysql")
+        port = matches[-1]["port"] or ""
+        netlocs = [f"{user}{at}{match['host']}{match['port'] or port}" for match in matches]
+        return tuple(cls.from_uri(parts._replace(netloc=netloc).geturl(), answer_limits) for netloc in netlocs)
+
+    def current_password(self) -> str:
+        """The password for a login now. Raises what `PasswordSource.password` raises."""
+        if self.password_source is None:
+            return self.password
+        return self.password_source.password(self.host, self.port, self.user)
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"
 
 
 def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
-    """Bootstrap servers and librdkafka options of ``kafka://host:port,host:port/?sasl.username=…``.
+    """Bootstrap servers and librdkafka options of a URI like ``kafka://host:port,host:port/?sasl.username=…``.
 
-    Raises SettingsError for another scheme, without a broker, and for a user or a password before the brokers: Kafka
-    asks for them in SASL, whose mechanism they do not say.
+    Raises SettingsError for another scheme, for a missing broker, and for a user or a password before the brokers.
+    Kafka uses a user and a password only in SASL, which also needs a mechanism.
     """
     parts = _split(uri, "kafka")
     options = {name: value for name, value in options_of(parts.query).items() if name != "__extra__"}
     if odd := [name for name in options if not _OPTION.fullmatch(name)]:
         raise SettingsError(
-            f"unknown option {shown_option(odd[0])} of a Kafka connection: they are named as librdkafka's"
+            f"unknown option {quote_option(odd[0])} of a Kafka connection: they are named as librdkafka's"
         )
     check_values(options, "a Kafka connection")
     if "@" in unquote(parts.netloc):
@@ -134,33 +172,33 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
         )
     bootstrap = parts.netloc or options.pop("bootstrap.servers", "")
     if not bootstrap:
-        raise SettingsError("a Kafka connection has no broker: wanted kafka://host:9092")
+        raise SettingsError("a Kafka connection has no broker: expected kafka://host:9092")
     if not all(_BROKER.fullmatch(broker.strip()) for broker in unquote(bootstrap).split(",")):
         raise SettingsError(
-            "the brokers of a Kafka connection cannot be read: wanted kafka://host:9092,host:9092. Its user and "
+            "the brokers of a Kafka connection cannot be read: expected kafka://host:9092,host:9092. Its user and "
             "its password are options, sasl.username and sasl.password"
         )
     return unquote(bootstrap), options
 
 
 def options_of(query: str) -> dict[str, str]:
-    """The options of a URI, those without a value, too."""
+    """The options of a URI, also those without a value."""
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
 def check_values(options: Mapping[str, str], of: str) -> None:
-    """Raises SettingsError for an option without a value. Taken for one that is not there it would ask for nothing:
-    `ssl_ca=` for no TLS."""
+    """Raises SettingsError for an option without a value. If `ssl_ca=` were ignored, TLS would not be required."""
     if empty := [name for name, value in options.items() if not value]:
         raise SettingsError(
-            f"option {shown_option(empty[0])} of {of} has no value: give it one, or leave it out for its default"
+            f"option {quote_option(empty[0])} of {of} has no value: give it one, or leave it out for its default"
         )
 
 
 def password_of(uri: str, connection_id: str) -> str:
-    """The password of a connection of whatever type, for secrets that belong to no server: `generic://:SECRET@`.
+    """The password of a connection of any type.
 
-    Raises SettingsError where there is none. No message repeats any of the URI.
+    A connection like `generic://:SECRET@` stores a secret that belongs to no server. Raises SettingsError if the
+    connection has no password. No message has any part of the URI.
     """
     try:
         parts = urlsplit(uri)
@@ -168,47 +206,46 @@ def password_of(uri: str, connection_id: str) -> str:
         parts = SplitResult("", "", "", "", "")
     if not parts.password or parts.fragment or "@" in parts.path:
         raise SettingsError(
-            f"connection {connection_id!r} has no password, which is wanted as a secret: fill in its password, or as "
+            f"connection {connection_id!r} has no password, which is required as a secret: fill in its password, or as "
             "a URI write generic://:SECRET@ with each of the characters / ? # @ : [ ] % as % and two digits"
         )
     return unquote(parts.password)
 
 
 def _split(uri: str, scheme: str) -> SplitResult:
-    """The parts of a URI. No message repeats any of it: what stands where a host should be may be half a password."""
+    """The parts of a URI. No message repeats them: in an invalid URI the host may be a part of the password."""
     try:
         parts = urlsplit(uri)
         if scheme == "mysql" and _HOST_LIST.search(parts.netloc.rpartition("@")[2]):
             raise SettingsError(
-                "a MySQL connection names several hosts: wanted one, mysql://user:password@host:3306. A pipeline reads "
-                "the binlog of one server, and positions of another are other ones. Name the source itself, or an "
-                "address that leads to it (DNS, a virtual address): after a failover the position is looked up anew"
+                "a MySQL connection names several hosts: expected one, mysql://user:password@host:3306. Only the "
+                "source of a pipeline may have several, which are tried in order. A follower is one server"
             )
         _ = parts.port if scheme == "mysql" else None
     except ValueError:
         raise _unreadable(scheme) from None
     if parts.scheme.partition("+")[0] != scheme:
         shown = f"found scheme {parts.scheme!r}" if parts.netloc else "found none with a scheme and //"
-        raise SettingsError(f"wanted a connection of the form {scheme}://…, {shown}")
-    # An @ behind the host is one behind the password: a / ? or # in that ended the host too early.
+        raise SettingsError(f"expected a connection of the form {scheme}://…, {shown}")
+    # An @ after the host follows the password: a / ? or # in the password ended the host too early.
     if parts.fragment or "@" in parts.path or ("@" in parts.query and not _is_query(parts.query, scheme)):
         raise _unreadable(scheme)
     return parts
 
 
 def _is_query(text: str, scheme: str) -> bool:
-    """Whether what follows a ? and has an @ is a query: of librdkafka's options, whose names have dots."""
+    """Whether the text after ? is a query of librdkafka options, whose names have dots."""
     return scheme == "kafka" and all(_DOTTED.match(option) for option in text.split("&"))
 
 
-def shown_option(name: str) -> str:
-    """The name of an option as a message quotes it, where it looks like one: else it may be a piece of a password."""
+def quote_option(name: str) -> str:
+    """The name of an option, quoted for a message. A text that does not look like a name may be part of a password."""
     return repr(name) if _OPTION.fullmatch(name) else "(not shown, as it may be part of a password)"
 
 
 def _unreadable(scheme: str) -> SettingsError:
     return SettingsError(
-        f"the URI of a {scheme} connection cannot be read: wanted {scheme}://user:password@host:port. In a user or a "
+        f"the URI of a {scheme} connection cannot be read: expected {scheme}://user:password@host:port. In a user or a "
         "password each of the characters / ? # @ : [ ] % is written as % and two digits, as quote(…, safe='') of "
         "Python's urllib.parse does"
     )

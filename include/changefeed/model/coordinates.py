@@ -1,4 +1,4 @@
-"""Where in a binlog: the byte position of an event boundary in a numbered file."""
+"""Binlog coordinates: the byte position of an event boundary in a numbered file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from changefeed.errors import SettingsError
 
 FILE_PATTERN = r"^[^/\\\x00-\x1f\x7f-\x9f]+\.[0-9]{6,20}$"
 COORDINATES_PATTERN = r"^[^/\\\x00-\x1f\x7f-\x9f]+\.[0-9]{6,20}:[0-9]{1,20}$"
-"""What a file's name and FILE:POSITION look like, for forms that check before anything is read."""
+"""Patterns of a file's name and of FILE:POSITION, for the validation of forms."""
 
 _FILE = re.compile(FILE_PATTERN.removesuffix("$") + r"\Z")
 _POSITION = re.compile("[0-9]{1,20}")
 _LONGEST_NAME = 255
-"""Bytes of a file's name on any file system."""
+"""Limit of a file's name in bytes."""
 
 FIRST_POSITION = 4
 """Position of a file's first event: the magic number takes four bytes."""
 LAST_DUMP_POSITION = 0xFFFFFFFF
-"""The last position from which a server can be asked to send a file; what begins behind it is read from the first one.
+"""The last position from which a server can send a file.
 
-Files get larger than that by a transaction that is."""
+To read an event after it, the reader starts at the first position of the file. A file exceeds this size only if one
+transaction does."""
 
 
 @total_ordering
@@ -30,9 +31,8 @@ Files get larger than that by a transaction that is."""
 class BinlogCoordinates:
     """A byte position in a binlog file, ordered by the file's number and then by position.
 
-    Names are never compared as strings: ``bin.1000000`` comes after ``bin.999999``. Coordinates of
-    different base names have no order; comparing them raises ``ValueError``, because it means that the
-    source was reset or renamed.
+    Names are not compared as strings: ``bin.1000000`` comes after ``bin.999999``. Coordinates with different base names
+    have no order. Comparing them raises ``ValueError``, because the source was reset or renamed.
     """
 
     file: str
@@ -53,12 +53,12 @@ class BinlogCoordinates:
             return cls(file, int(position) if _POSITION.fullmatch(position) else -1)
         except SettingsError:
             raise SettingsError(
-                f"{text!r} is not binlog coordinates: wanted FILE:POSITION, as in 'binlog.000012:4077'"
+                f"{text!r} is not binlog coordinates: expected FILE:POSITION, as in 'binlog.000012:4077'"
             ) from None
 
     @property
     def base(self) -> str:
-        """The file's name without its number: what `log_bin_basename` ends in."""
+        """The file's name without its number: the end of `log_bin_basename`."""
         return self.file.rpartition(".")[0]
 
     @property
@@ -67,7 +67,7 @@ class BinlogCoordinates:
         return int(self.file.rpartition(".")[2])
 
     def has_reached(self, other: BinlogCoordinates) -> bool:
-        """Whether a reader that stands here has read everything before ``other``."""
+        """Whether a reader at these coordinates has read everything before ``other``."""
         return self >= other
 
     def __lt__(self, other: object) -> bool:
@@ -82,15 +82,14 @@ class BinlogCoordinates:
 
 
 def check_file_name(file: str) -> None:
-    """Raises SettingsError for a name that no binlog file has: one with a slash, a backslash or a character that cannot
-    be printed, or one that is too long.
+    """Raises SettingsError for a name that a binlog file cannot have.
 
-    A name comes from a server, a form, a checkpoint or the commit log. Whoever uses it in a path has asked here, and
-    whoever shows it.
+    Such a name has a slash, a backslash or an unprintable character, or is too long. Names come from a server, a form,
+    a checkpoint or the commit log. Call this before you use a name in a path or show it.
     """
     if "/" in file or "\\" in file or not file.isprintable():
         raise SettingsError(
-            f"binlog file {file[:80]!a} has a character in its name that no binlog file has: wanted printable ones "
+            f"binlog file {file[:80]!a} has a character in its name that no binlog file has: expected printable ones "
             "without / and \\, as in 'binlog.000012'. Nothing of it is read; see which server the connection leads to"
         )
     if len(file.encode()) > _LONGEST_NAME:
@@ -104,10 +103,10 @@ def file_number(file: str) -> int:
 
 
 def sequence_number(file: str, position: int, row: int) -> int:
-    """A number for the row numbered ``row`` of the event at ``position``, that rises along the binlog.
+    """The sequence number of row ``row`` of the event at ``position``. Sequence numbers rise along the binlog.
 
-    It rises by 2^40 from file to file, and by its bytes from event to event. A row takes at least a byte, so no two
-    rows have the same; but of a compressed transaction, whose rows share its position, they may have that of a row
-    behind it.
+    The number rises by 2^40 from file to file, and by the event's size in bytes from event to event. A row takes at
+    least one byte, so two rows do not have the same number. Exception: all rows of a compressed transaction share its
+    position, so they may have the numbers of rows after the transaction.
     """
     return (file_number(file) << 40) + position + row

@@ -1,8 +1,9 @@
-"""Named stages at which a test may hold this process, to kill it or what it talks to. For tests only.
+"""Named stages at which a test pauses this process, to kill it or a server. For tests only.
 
-``CHANGEFEED_FAULT`` is ``stage`` or ``stage:3`` (the third time that it is reached), and ``CHANGEFEED_FAULT_FILE`` a
-path: the process makes that file when it gets there, and waits until the file is gone. Unset, a stage costs a look
-at one variable.
+- ``CHANGEFEED_FAULT`` is ``stage``, or ``stage:3`` for the third time that the process reaches the stage.
+- ``CHANGEFEED_FAULT_FILE`` is a path. At the stage the process creates this file and waits until it is removed.
+
+If ``CHANGEFEED_FAULT`` is not set, a stage costs one comparison.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ STAGES = (
     "in_checkpoint_write",
     "after_checkpoint",
 )
-"""In the order of a run, each where a run reaches it for the first time."""
+"""The stages, in the order in which a run first reaches them."""
 
 _stage, _, _times = os.environ.get("CHANGEFEED_FAULT", "").partition(":")
 _left = int(_times or 1)
 
 
-def reached(stage: str) -> None:
-    """Say that ``stage``, one of STAGES, is reached."""
-    if stage == _stage:
+def reach(stage: str) -> None:
+    """Pause at ``stage``, one of STAGES, if a test has set it."""
+    if stage and stage == _stage:
         _hold()
 
 

@@ -1,4 +1,4 @@
-"""What tells a binlog file from another one of the same name, on the same server or on another."""
+"""The identity of a binlog file: distinguishes files of one name, on one server or on several."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from changefeed.errors import BinlogGoneError
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """A binlog file as its FORMAT_DESCRIPTION event tells it, which a server sends first from whatever position.
+    """The identity of a binlog file, from its FORMAT_DESCRIPTION event, which a server sends first at any position.
 
-    ``begun_seconds`` is the Unix time at which the file was begun, ``server_id`` the number of the server that wrote
-    it. After RESET BINARY LOGS, and on a server that was restored to an older point, a file of the same name was begun
-    at another time: a server begins a new file with each start.
+    ``begun_seconds`` is the Unix time at which the server began the file. ``server_id`` is the id of that server. After
+    RESET BINARY LOGS, or after a restore to an older point, a file of the same name has another begin time, because a
+    server begins a new file at each start.
     """
 
     name: str
@@ -23,17 +23,17 @@ class FileIdentity:
     server_id: int
 
     def check(self, found: FileIdentity) -> None:
-        """Raises BinlogGoneError unless ``found`` is this very file."""
+        """Raises BinlogGoneError unless ``found`` is this file."""
         if found != self:
             raise BinlogGoneError(
-                f"binlog {self} was wanted, found {found}: this is not the binlog that the window was frozen in. It "
+                f"expected binlog {self}, found {found}: this is not the binlog that the window was frozen in. It "
                 "was reset (RESET BINARY LOGS AND GTIDS) or restored to an older point, or the connection leads to "
                 "another server. Nothing of that file was published. Run again to have the position looked up anew, "
                 "or seek the pipeline to where it should resume."
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, part of the window's."""
+        """Plain values, for `Window.to_json`."""
         return asdict(self)
 
     def __str__(self) -> str:

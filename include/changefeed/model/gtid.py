@@ -1,4 +1,4 @@
-"""Sets of transaction ids: MySQL's (tags included) and MariaDB's position form.
+"""GTID sets of MySQL, including tags, and GTID positions of MariaDB.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/replication-gtids-concepts.html,
 https://mariadb.com/kb/en/gtid/
@@ -23,10 +23,11 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class GtidSet:
-    """A set of MySQL GTIDs: intervals by "uuid" or "uuid:tag", sorted and merged.
+    """A set of MySQL GTIDs, or a MariaDB GTID position. The text of an empty set is empty.
 
-    Of MariaDB's GTIDs each domain keeps its last one: key "domain", one interval from 1 to the sequence number, and
-    the server that wrote it in ``mariadb_servers``. An empty set is the empty text.
+    - MySQL: ``intervals`` has the sorted and merged intervals of each "uuid" or "uuid:tag".
+    - MariaDB: only the last GTID of each domain counts. ``intervals`` has one interval for each "domain", from 1 to the
+      sequence number. ``mariadb_servers`` has the id of the server that wrote it.
     """
 
     intervals: tuple[tuple[str, tuple[Interval, ...]], ...] = ()
@@ -34,7 +35,7 @@ class GtidSet:
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """Read ``gtid_executed``, ``gtid_binlog_pos`` or one GTID; raises SettingsError for anything else."""
+        """The set from a ``gtid_executed``, a ``gtid_binlog_pos`` or one GTID; raises SettingsError for other text."""
         by_source: dict[str, list[Interval]] = {}
         servers: dict[str, int] = {}
         for part in re.split(r"[,\s]+", text.strip()):
@@ -48,7 +49,9 @@ class GtidSet:
 
     @classmethod
     def _of(cls, by_source: dict[str, list[Interval]], servers: dict[str, int]) -> GtidSet:
-        sources = tuple((source, merged(intervals)) for source, intervals in sorted(by_source.items()) if intervals)
+        sources = tuple(
+            (source, merge_intervals(intervals)) for source, intervals in sorted(by_source.items()) if intervals
+        )
         return cls(sources, tuple(sorted(servers.items())))
 
     def union(self, *others: GtidSet) -> GtidSet:
@@ -65,11 +68,11 @@ class GtidSet:
                 by_source.setdefault(source, []).extend(intervals)
         return GtidSet._of(by_source, servers)
 
-    def moved_by(self, *later: GtidSet) -> GtidSet:
-        """The position behind transactions that were logged after this one, the ``later`` ones in order.
+    def move_past(self, *later: GtidSet) -> GtidSet:
+        """The position after the transactions ``later``, which the server logged in this order after this position.
 
-        MariaDB's numbers need not rise in a domain (gtid_strict_mode=OFF): the last one of each domain counts, not the
-        highest. Of MySQL's sets it is the union.
+        For MySQL the result is the union. For MariaDB the last number of each domain counts, not the highest, because
+        numbers of a domain may fall (gtid_strict_mode=OFF).
         """
         by_source, servers = dict(self.intervals), dict(self.mariadb_servers)
         for gtids in later:
@@ -80,7 +83,7 @@ class GtidSet:
         return GtidSet(tuple(sorted(by_source.items())), tuple(sorted(servers.items())))
 
     def subtract(self, other: GtidSet) -> GtidSet:
-        """The GTIDs of this set that ``other`` lacks."""
+        """The GTIDs of this set that are not in ``other``."""
         removed = dict(other.intervals)
         by_source = {source: _without(intervals, removed.get(source, ())) for source, intervals in self.intervals}
         return GtidSet._of(
@@ -93,9 +96,10 @@ class GtidSet:
 
     @property
     def mariadb_gtids(self) -> list[str]:
-        """Of MariaDB's position the last GTID of each domain, its server included; [] for MySQL's sets.
+        """The last GTID of each domain of a MariaDB position, with the server id; [] for a MySQL set.
 
-        What else this class says of MariaDB's compares numbers only; `DomainPositions` proves transactions.
+        The other methods of this class compare only the numbers of MariaDB's GTIDs. To check that a server has a
+        transaction, use `DomainPositions`.
         """
         servers = dict(self.mariadb_servers)
         return [f"{source}-{servers[source]}-{runs[-1][1]}" for source, runs in self.intervals if source in servers]
@@ -105,38 +109,44 @@ class GtidSet:
 
     def __str__(self) -> str:
         servers = dict(self.mariadb_servers)
-        texts = []
+        text, last_uuid = "", ""
         for source, intervals in self.intervals:
+            uuid, _, tag = source.partition(":")
             if source in servers:
-                texts.append(f"{source}-{servers[source]}-{intervals[-1][1]}")
+                text += f",{source}-{servers[source]}-{intervals[-1][1]}"
             else:
                 spans = (str(first) if first == last else f"{first}-{last}" for first, last in intervals)
-                texts.append(":".join((source, *spans)))
-        return ",".join(texts)
+                text += ":".join((f":{tag}" if uuid == last_uuid else f",{source}", *spans))
+            last_uuid = uuid
+        return text.removeprefix(",")
 
 
-def _parse_mysql(part: str, whole: str, by_source: dict[str, list[Interval]]) -> None:
+def _parse_mysql(part: str, gtid_set: str, by_source: dict[str, list[Interval]]) -> None:
     uuid, *items = part.split(":")
     if not _UUID.match(uuid) or not items:
-        raise SettingsError(f"{part!r} in {whole[:200]!r} is no GTID: wanted UUID:N-M, UUID:TAG:N or DOMAIN-SERVER-N")
+        raise SettingsError(
+            f"{part!r} in {gtid_set[:200]!r} is no GTID: expected UUID:N-M, UUID:TAG:N or DOMAIN-SERVER-N"
+        )
     source = uuid
     for item in items:
         if interval := _INTERVAL.match(item):
             first = int(interval[1])
             last = int(interval[2] or first)
             if not 0 < first <= last:
-                raise SettingsError(f"{item!r} in {whole[:200]!r} is no interval: wanted N-M with 0 < N <= M")
+                raise SettingsError(f"{item!r} in {gtid_set[:200]!r} is no interval: expected N-M with 0 < N <= M")
             by_source.setdefault(source, []).append((first, last))
         elif _TAG.match(item):
             source = f"{uuid}:{item}"
         else:
-            raise SettingsError(f"{item!r} in {whole[:200]!r} is neither an interval of transactions nor a tag")
+            raise SettingsError(f"{item!r} in {gtid_set[:200]!r} is neither an interval of transactions nor a tag")
     if not _INTERVAL.match(items[-1]):
-        raise SettingsError(f"{part!r} in {whole[:200]!r} ends in a tag: wanted its transactions, as in UUID:TAG:N-M")
+        raise SettingsError(
+            f"{part!r} in {gtid_set[:200]!r} ends in a tag: expected its transactions, as in UUID:TAG:N-M"
+        )
 
 
-def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The same numbers as few intervals, in order."""
+def merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The same numbers in merged intervals, in order."""
     joined: list[Interval] = []
     for first, last in sorted(intervals):
         if joined and first <= joined[-1][1] + 1:
@@ -147,7 +157,7 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _without(intervals: Iterable[Interval], removed: Sequence[Interval]) -> list[Interval]:
-    """The numbers of ``intervals`` that are not ``removed``; both are `merged`, so each is looked at once."""
+    """The numbers of ``intervals`` that are not in ``removed``, in one pass; both are sorted by `merge_intervals`."""
     left: list[Interval] = []
     at = 0
     for first, last in intervals:

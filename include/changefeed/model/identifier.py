@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def quoted(name: str) -> str:
-    """An identifier as SQL has it."""
+def quote_name(name: str) -> str:
+    """``name`` as an identifier in SQL, in backquotes."""
     return "`" + name.replace("`", "``") + "`"

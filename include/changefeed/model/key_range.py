@@ -1,4 +1,4 @@
-"""Ranges of a table's primary key: how a table is cut into chunks."""
+"""Ranges of a table's primary key: the rows of a chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Boundary = tuple[str, ...]
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The rows whose key is behind ``after`` and not behind ``upto``; None where the range has no such end."""
+    """The rows with a key greater than ``after`` and at most ``upto``. None means that the range has no limit there."""
 
     after: Boundary | None = None
     upto: Boundary | None = None

@@ -1,4 +1,4 @@
-"""What a window held and where it went: sealed in the commit log, and the proof that `commit` asks for."""
+"""Manifests: the counts of a window. A run seals the manifest in the commit log, and `commit` checks it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import Slice, Window
 
 _MOST_XIDS = 1000
-"""So many of a window's XA transactions are named in its manifest."""
+"""Limit of the XA transactions in a manifest."""
 
 
 @dataclass(frozen=True)
 class TopicPartitionReceipt:
-    """What one run gave a topic-partition; offsets are Kafka's, None where nothing was new."""
+    """The counts of one run for a topic-partition; offsets are None if the run published nothing new."""
 
     topic: str
     partition: int
@@ -31,27 +31,30 @@ class TopicPartitionReceipt:
     first_offset: int | None
     last_offset: int | None
     dropped: dict[str, int] = field(default_factory=dict)
-    """Messages that were left out, by the reason of the `BlockFilter` that did it."""
+    """Dropped messages by the reason of the `BlockFilter`."""
 
     @property
     def accounted(self) -> int:
-        """Messages of which it is known what became of them: in Kafka, whichever attempt brought them, or dropped."""
+        """The number of messages that any attempt published, wrote as dead letters, or dropped."""
         return self.messages + self.already_there + self.dead_letters + sum(self.dropped.values())
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TopicPartitionReceipt:
-        """Read what `Manifest.to_json` made; fields of a newer version are left out."""
+        """The receipt from values of `Manifest.to_json`. Unknown fields, of a newer version, are ignored."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         return cls(**known)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A sealed window. ``rows`` counts published row changes by "database.table" and op, ``filtered`` those that a
-    pipeline's `rows` and `skip` left out, ``skipped_rows`` those of tables that are not captured; ``seconds`` by phase.
+    """The counts of a sealed window.
 
-    ``gtids`` are those of everything before the window's head: what was there at its start, and what was read.
-    MySQL's own word (``head_gtids``) is read a moment before the head, and may lack the last transactions.
+    - ``rows``: published row changes by "database.table" and op
+    - ``filtered``: row changes that the pipeline's `rows` and `skip` left out, by "database.table" and op
+    - ``skipped_rows``: row changes of tables that are not captured
+    - ``seconds``: the duration of each phase
+    - ``gtids``: the GTIDs of all transactions before the window's head. ``window.head_gtids`` may miss the last
+      transactions, because MySQL's set is read shortly before the head.
     """
 
     window: Window
@@ -67,10 +70,11 @@ class Manifest:
     """Id of the stored schema history that is complete up to the window's head; '' where none is."""
     filtered: dict[str, dict[str, int]] = field(default_factory=dict)
     transformed_away: dict[str, int] = field(default_factory=dict)
-    """Row changes of which a function of the pipeline made no message, by its name; they are among ``rows``."""
+    """The number of row changes that each function of the pipeline dropped, by its name. ``rows`` includes them."""
     prepared: tuple[str, ...] = ()
-    """The xids of XA transactions that the window prepared and did not end, in order and 1000 at most: their rows are
-    published by the window with their XA COMMIT."""
+    """The xids of XA transactions that the window prepared and did not end, in order, at most 1000.
+
+    The window with their XA COMMIT publishes their rows."""
     rules: str = ""
     """A digest of the settings that shaped its messages."""
 
@@ -86,11 +90,11 @@ class Manifest:
 
     @property
     def message_count(self) -> int:
-        """Messages that the window became; those that were there already or were dropped are among them."""
+        """Messages of the window, including those of earlier attempts and dropped ones."""
         return sum(receipt.accounted for receipt in self.topics)
 
     def to_json(self) -> dict[str, Any]:
-        """As the commit log stores it, and the REST API shows it."""
+        """The values that the commit log stores and the REST API returns."""
         values = {**asdict(self), "window": self.window.to_json()}
         for name in ("filtered", "prepared", "rules"):
             if not values[name]:
@@ -99,7 +103,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Manifest:
-        """Read what `to_json` made; fields of a newer version are left out.
+        """The manifest from values of `to_json`. Unknown fields, of a newer version, are ignored.
 
         Raises TypeError, KeyError or ValueError for anything else.
         """
@@ -120,36 +124,39 @@ def account(
     *,
     compare_gtids: bool = False,
 ) -> Manifest:
-    """The manifest of a window whose every byte and message is accounted for.
+    """The manifest of a window, after a check of the number of bytes and messages.
 
-    ``decoded`` is how many messages the slices made for each topic-partition. Raises AccountingError, and thereby
-    keeps the checkpoint where it is, when slices are missing, read more or less than their bytes, or when a
-    topic-partition did not get exactly its messages.
+    ``decoded`` has the number of messages that the slices decoded for each topic-partition. Raises AccountingError, so
+    that the checkpoint does not move, in these cases:
 
-    With ``compare_gtids`` it is also an error when the server's GTID set moved by transactions that none of the slices
-    held.
+    - A slice has no report.
+    - A slice read more or less than its bytes.
+    - The number of published and dropped messages of a topic-partition differs from ``decoded``.
+    - With ``compare_gtids``: the server's GTID set gained transactions that no slice has.
     """
     by_slice = {report.slice: report for report in reports}
-    for piece in slices:
-        report = by_slice.get(piece.number)
+    for window_slice in slices:
+        report = by_slice.get(window_slice.number)
         if report is None:
-            raise AccountingError(f"slice {piece.number} ({piece.file}:{piece.start}-{piece.end}) made no report")
-        if report.size_bytes != piece.size_bytes:
             raise AccountingError(
-                f"slice {piece.number} ({piece.file}:{piece.start}-{piece.end}) is {piece.size_bytes} bytes, and "
-                f"{report.size_bytes} were read: something was passed over. The window is not committed."
+                f"slice {_describe(window_slice)} has no report: its rows are not known. The window is not committed."
+            )
+        if report.size_bytes != window_slice.size_bytes:
+            raise AccountingError(
+                f"slice {_describe(window_slice)} is {window_slice.size_bytes} bytes, and {report.size_bytes} were "
+                "read: events were skipped. The window is not committed."
             )
     if len(reports) != len(slices):
         raise AccountingError(f"{len(slices)} slices made {len(reports)} reports")
     given = {(receipt.topic, receipt.partition): receipt.accounted for receipt in receipts}
     for topic, partition in sorted(decoded.keys() | given.keys()):
-        wanted, known = (counts.get((topic, partition), 0) for counts in (decoded, given))
-        if wanted != known:
+        expected, known = (counts.get((topic, partition), 0) for counts in (decoded, given))
+        if expected != known:
             raise AccountingError(
-                f"topic {topic!r} partition {partition}: {wanted} messages were decoded and {known} published or "
+                f"topic {topic!r} partition {partition}: {expected} messages were decoded and {known} published or "
                 "dropped by a filter. The window is not committed."
             )
-    read = [GtidSet.parse(by_slice[piece.number].gtids) for piece in slices]
+    read = [GtidSet.parse(by_slice[window_slice.number].gtids) for window_slice in slices]
     if compare_gtids and window.start_gtids:
         _check_gtids(window, GtidSet.parse(window.start_gtids).union(*read))
     return Manifest(
@@ -164,13 +171,17 @@ def account(
         seconds=seconds,
         gtids=str(_gtids_before_head(window, read)),
         transformed_away=dict(sum((Counter(report.transformed_away) for report in reports), Counter())),
-        prepared=_prepared(by_slice[piece.number] for piece in slices),
+        prepared=_list_prepared(by_slice[window_slice.number] for window_slice in slices),
     )
 
 
-def _prepared(reports: Iterable[SliceReport]) -> tuple[str, ...]:
+def _describe(window_slice: Slice) -> str:
+    return f"{window_slice.number} ({window_slice.file}:{window_slice.start}-{window_slice.end})"
+
+
+def _list_prepared(reports: Iterable[SliceReport]) -> tuple[str, ...]:
     xids: dict[str, None] = {}
-    for report in reports:  # in binlog order; an xid that a slice ended may be prepared again behind that
+    for report in reports:  # in binlog order: a later slice may prepare an xid again after another slice ended it
         for xid in report.ended:
             xids.pop(xid, None)
         xids.update(dict.fromkeys(report.prepared))
@@ -178,21 +189,22 @@ def _prepared(reports: Iterable[SliceReport]) -> tuple[str, ...]:
 
 
 def _gtids_before_head(window: Window, read: Sequence[GtidSet]) -> GtidSet:
-    """The GTIDs of everything before the head of ``window``, whose slices have those that were ``read``.
+    """The GTIDs of all transactions before the head of ``window``, whose slices have the GTIDs ``read``.
 
-    MariaDB's position is not computed where the server says it: numbers of a domain may fall
-    (gtid_strict_mode=OFF), and domains be deleted (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
+    On MariaDB the position that the server reports at the head is used, unless the head is after `LAST_DUMP_POSITION`.
+    A computed position may differ: numbers of a domain may fall (gtid_strict_mode=OFF), and domains may be deleted
+    (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
     """
     start, head = GtidSet.parse(window.start_gtids), GtidSet.parse(window.head_gtids)
     if not head.mariadb_servers:
         return start.union(*read, head)
-    return head if window.head.position <= LAST_DUMP_POSITION else start.moved_by(*read)
+    return head if window.head.position <= LAST_DUMP_POSITION else start.move_past(*read)
 
 
 def _check_gtids(window: Window, accounted: GtidSet) -> None:
-    """What the server had executed at the head was there at the start, or was read.
+    """Raises AccountingError if the server's set at the head has transactions that are not in ``accounted``.
 
-    Not the other way round: the server's set is read a moment before its head.
+    ``accounted`` may have more transactions than the server's set, because that set is read shortly before the head.
     """
     missing = GtidSet.parse(window.head_gtids).subtract(accounted)
     if missing:

@@ -1,4 +1,4 @@
-"""Which columns of a table are its messages' key: the primary key's, or those that a pipeline chose."""
+"""The key columns of a table's messages: the primary key's columns, or columns that the settings name."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from changefeed.errors import SchemaError, SettingsError, did_you_mean
 from changefeed.model.table_schema import TableSchema
 
 Keyless = Literal["none", "unique", "all"]
-"""What is the key of a table for which the binlog names no primary key: nothing; the unique key that the server takes
-for its primary key, or nothing where it has none; that unique key, or all of its columns.
+"""The message key of a table without a primary key.
 
-The server takes the first unique key, as they were defined, that has complete NOT NULL columns only
-(`TABLE_SHARE::primary_key` in sql/table.cc). With FULL metadata it names that key as it names a primary key.
+- `none`: no key
+- `unique`: the unique key that the server uses as primary key; no key if there is none
+- `all`: the unique key that the server uses as primary key; all columns if there is none
+
+The server uses the first unique key, in the order of definition, whose columns are all NOT NULL and complete
+(`TABLE_SHARE::primary_key` in sql/table.cc). With FULL metadata the TABLE_MAP has this key as primary key.
 """
 
 
 @dataclass(frozen=True)
 class KeyRule:
-    """How the key columns of one table are found. ``columns`` are their names, where somebody chose them; they count
-    before the primary key. ``setting`` says where, for messages."""
+    """The rule that chooses the key columns of a table.
+
+    ``columns`` are the names that a user set. They take precedence over the primary key. ``setting`` is the name of
+    that setting, for messages.
+    """
 
     columns: tuple[str, ...] = ()
     keyless: Keyless = "none"
@@ -29,21 +35,21 @@ class KeyRule:
 
     @property
     def chooses_columns(self) -> bool:
-        """Whether it may choose others than those that the server takes for a primary key."""
+        """Whether it may choose other columns than the server's primary key."""
         return bool(self.columns) or self.keyless == "all"
 
-    def keyed(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
-        """``table`` with the columns of its messages' key in its primary key's stead; empty for messages without a key.
+    def keyed_table(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
+        """``table`` with the columns of the message key as primary key; empty for messages without a key.
 
-        ``by_server`` says that its primary key is the one that the server names with FULL metadata. Raises
-        SettingsError for a chosen column that the table does not have, SchemaError where its unique keys decide and
-        are not known.
+        ``by_server`` says that the primary key of ``table`` comes from FULL metadata. Raises SettingsError if the
+        setting names a column that the table does not have. Raises SchemaError if the rule needs the table's unique
+        keys and they are not known.
         """
         key = self._chosen(table) if self.columns else table.primary_key or self._instead(table, by_server)
         return table if key == table.primary_key else replace(table, primary_key=key)
 
-    def as_logged(self) -> KeyRule:
-        """The rule for rows that come with FULL metadata, in which a unique key may pass for a primary key."""
+    def for_full_metadata(self) -> KeyRule:
+        """The rule for rows that come with FULL metadata, in which a unique key may be marked as primary key."""
         return replace(self, keyless="unique") if self.keyless == "none" else self
 
     def _chosen(self, table: TableSchema) -> tuple[int, ...]:
@@ -66,9 +72,9 @@ class KeyRule:
 
 
 def chosen_columns(table: TableSchema, columns: Sequence[str], who: str, what: str) -> tuple[int, ...]:
-    """Positions of ``columns``, whose names have no case.
+    """The positions of the columns with the names ``columns``, in upper or lower case.
 
-    Raises SettingsError, which says ``who`` chose it for ``what``, for a column that the table does not have.
+    Raises SettingsError for a column that the table does not have. ``who`` and ``what`` are parts of its message.
     """
     positions = dict(table.other_names)
     positions |= {column.name.lower(): position for position, column in enumerate(table.columns)}
@@ -84,4 +90,4 @@ def chosen_columns(table: TableSchema, columns: Sequence[str], who: str, what: s
 
 
 PRIMARY_KEY = KeyRule()
-"""The primary key, and no key for tables without one."""
+"""The rule that chooses the primary key, and no key for a table without one."""

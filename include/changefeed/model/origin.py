@@ -1,7 +1,6 @@
-"""What the positions of messages count in: a binlog file, or a chunk of a table's rows.
+"""The origin of a message: a binlog file, or a chunk of a table's rows. A position is relative to its origin.
 
-Who publishes knows an origin by its text only, which travels with blocks and is stored with progress, and asks here
-which of two comes first.
+The publisher stores the text of an origin with its progress, and compares origins with `precedes`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ _CHUNK = re.compile(r".+#(\d+)\Z", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chunk:
-    """One reading of a stretch of a table's rows, by a SELECT.
+    """The rows that one SELECT reads from a range of a table.
 
-    ``number`` counts the chunks of all tables that are read together, in the order in which they are published. A
-    chunk that is read again is another one, with a number of its own, as its rows may be others by then. All messages
-    of a chunk have the same position; their sequences number the rows.
+    ``number`` counts the chunks of all tables of one read, in the order of publishing. If a chunk is read again, it
+    gets another number, because its rows may have changed. All messages of a chunk have the same position; their
+    sequence numbers are the numbers of the rows.
     """
 
     database: str
@@ -38,9 +37,9 @@ def is_chunk(origin: str) -> bool:
 
 
 def precedes(first: str, second: str) -> bool:
-    """Whether origin ``first`` comes before ``second``: chunks by their numbers, binlog files by theirs.
+    """Whether origin ``first`` comes before ``second``, by the numbers of two chunks or of two binlog files.
 
-    Raises ValueError where they have no order: a chunk and a file, or files of different base names.
+    Raises ValueError if they have no order: a chunk and a file, or files of different base names.
     """
     chunks = [_CHUNK.match(origin) for origin in (first, second)]
     if all(chunks):

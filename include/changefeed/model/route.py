@@ -1,4 +1,4 @@
-"""Where the changes of a table go, and what the decoder has to know of it."""
+"""Routes: the topic of a table's changes, and the settings that the decoder needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from changefeed.model.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class TableField:
-    """A field of all rows of a table with its "database.table"; ``in_key`` says that the key has it, too."""
+    """A field with the "database.table" of a row. ``in_key`` says that the message key also has it."""
 
     name: str
     in_key: bool = True
@@ -22,11 +22,12 @@ class TableField:
 
 @dataclass(frozen=True)
 class Route:
-    """Where a table's changes go, and what the decoder has to know of it.
+    """The topic of a table's changes, and the settings that the decoder needs.
 
-    ``topic`` has ``partitions``. ``key`` says which of the table's columns are the messages' key. ``partition_by`` is
-    what a message's partition follows from: its key, the table's name, or the values of these columns. ``setting`` is
-    where a person can change it, for messages.
+    - ``topic``, ``partitions``: the topic and its number of partitions
+    - ``key``: the rule that chooses the key columns
+    - ``partition_by``: the partition key, which is the message key, the table's name, or the values of these columns
+    - ``setting``: the name of the setting, for messages
     """
 
     topic: str
@@ -36,27 +37,28 @@ class Route:
     table_field: TableField | None = None
     setting: str = ""
     rows: RowFilter | None = None
-    """Which rows are published; None for all."""
+    """The filter of published rows; None for all rows."""
     skipped: frozenset[str] = frozenset()
     """Ops whose rows are left out."""
     with_history: bool = True
-    """Whether rows of MariaDB's system-versioned tables count that are history; else a row that becomes history is
-    deleted, and what happens to it then is nothing."""
+    """Whether history rows of MariaDB's system-versioned tables are published.
+
+    If not, a row that becomes history is published as a delete, and its later changes are not published."""
     unchanged_skipped: bool = False
-    """Whether updates are left out that change nothing of what is written of a row."""
+    """Whether updates that change no published column are left out."""
 
-    def seen(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
-        """``table`` as formats see it: with the key that was chosen, and the field with its name behind its columns.
+    def table_for_formats(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
+        """``table`` for formats: with the chosen key, and with the table name's field as last column.
 
-        ``by_server`` is that of `KeyRule.keyed`. Raises as that does, and SettingsError for a field that is named as
-        a column is.
+        ``by_server`` is the argument of `KeyRule.keyed_table`. Raises the errors of that method, and SettingsError if
+        the field has the name of a column.
         """
         if self.with_history:
             table = replace(table, columns=tuple(replace(column, hidden=False) for column in table.columns))
-        table = self.key.keyed(table, by_server=by_server)
+        table = self.key.keyed_table(table, by_server=by_server)
         end = table.row_end
         if self.with_history and end is not None and table.primary_key and not self.key.columns:
-            # Of the versions of a row several have the key that was defined.
+            # Several versions of a row have the same defined key; the row end distinguishes them.
             table = replace(table, primary_key=tuple(dict.fromkeys((*table.primary_key, end))))
         if self.table_field is None:
             return table
@@ -72,16 +74,16 @@ class Route:
         return replace(table, columns=(*table.columns, field), primary_key=key)
 
     def partition_columns(self, table: TableSchema) -> tuple[int, ...]:
-        """The positions of the columns that a message's partition follows from, () where it is from none.
+        """The positions of the columns of the partition key; () if it is the message key or the table's name.
 
-        Raises SettingsError for one that ``table`` does not have.
+        Raises SettingsError for a column that ``table`` does not have.
         """
         if isinstance(self.partition_by, str):
             return ()
         return chosen_columns(table, self.partition_by, f"{self.setting}: partition_by in topics chooses", "")
 
-    def lacking_in(self, table: TableSchema) -> tuple[str, ...]:
-        """The columns that the pipeline's settings name and ``table`` does not have under these names."""
+    def missing_columns(self, table: TableSchema) -> tuple[str, ...]:
+        """The names of the columns that the pipeline's settings name and ``table`` does not have."""
         partition_by = () if isinstance(self.partition_by, str) else self.partition_by
         compared = columns_of(self.rows.predicate) if self.rows is not None else ()
         there = {column.name.lower() for column in table.columns}
@@ -89,12 +91,12 @@ class Route:
 
     @property
     def chooses_columns(self) -> bool:
-        """Whether other columns count than those that the server takes for a primary key, which each row image has."""
+        """Whether keys or partitions need columns that a minimal row image, with the primary key only, may not have."""
         return self.key.chooses_columns or not isinstance(self.partition_by, str)
 
 
 Router = Callable[[str, str], Route | None]
-"""(database, table) -> where its rows go, or None for a table that the pipeline leaves out."""
+"""(database, table) -> the table's route; None for a table that the pipeline does not capture."""
 
 SchemaLookup = Callable[[str, str], TableSchema | None]
-"""(database, table) -> its columns, for table maps that carry no names. None where they are not known."""
+"""(database, table) -> the table's schema, for table maps without column names; None if it is not known."""

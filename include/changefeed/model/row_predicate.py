@@ -1,4 +1,4 @@
-"""Which rows are published: a condition over a row's images, as SQL has it, in three values: true, false, unknown."""
+"""Row filters: conditions on the images of a row. As in SQL, a condition is true, false or unknown."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from changefeed.model.message_key import chosen_columns
 from changefeed.model.table_schema import TableSchema
 
 Image = Literal["before", "after", "row"]
-"""`row` is the image that the op is about: before of a delete, after of all others."""
+"""`row` is the before image of a delete, else the after image."""
 Operator = Literal["=", "<>", "<", "<=", ">", ">="]
 Constant = int | Decimal | str | bytes
 
 
 @dataclass(frozen=True)
 class ColumnOf:
-    """A column of an image. One that the op does not have, as a create's before image, has NULL in each column."""
+    """A column of an image. If the op has no such image, the column is NULL."""
 
     image: Image
     name: str
@@ -25,7 +25,7 @@ class ColumnOf:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column compared with a constant; unknown where the column is NULL."""
+    """A comparison of a column with a constant; unknown if the column is NULL."""
 
     column: ColumnOf
     operator: Operator
@@ -34,9 +34,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Like:
-    """A column's text compared with a pattern; unknown where the column is NULL.
+    """A comparison of a column's text with a pattern; unknown if the column is NULL.
 
-    In ``pattern`` `%` stands for any characters, `_` for one, and a character behind ``escape`` for itself.
+    In ``pattern`` `%` matches any characters, `_` matches one, and a character after ``escape`` matches itself.
     """
 
     column: ColumnOf
@@ -53,14 +53,14 @@ class IsNull:
 
 @dataclass(frozen=True)
 class Not:
-    """Unknown where its part is."""
+    """NOT: unknown if its part is unknown."""
 
     part: RowPredicate
 
 
 @dataclass(frozen=True)
 class Both:
-    """AND: false where one part is, whatever the other."""
+    """AND: false if one part is false, also if the other is unknown."""
 
     first: RowPredicate
     second: RowPredicate
@@ -68,7 +68,7 @@ class Both:
 
 @dataclass(frozen=True)
 class Either:
-    """OR: true where one part is, whatever the other."""
+    """OR: true if one part is true, also if the other is unknown."""
 
     first: RowPredicate
     second: RowPredicate
@@ -89,7 +89,7 @@ def columns_of(predicate: RowPredicate) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Rows for which ``predicate`` is true are published, and no others. ``setting`` says where it was written."""
+    """A filter that publishes only rows for which ``predicate`` is true. ``setting`` is its name, for messages."""
 
     predicate: RowPredicate
     setting: str

@@ -1,4 +1,4 @@
-"""A TABLE_MAP against what is known of its table: the same columns, or an error that shows both.
+"""Comparison of a TABLE_MAP with the known schema of its table. If they differ, the error shows both.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Table__map__event.html
 ("Table_map_event column types: numerical identifier and metadata")
@@ -15,12 +15,12 @@ from changefeed.model.column_types import DATA_TYPES, MapColumn, data_type_name
 from changefeed.model.table_schema import Column, TableSchema
 
 BINARY = 63
-"""The id of the collation `binary`."""
+"""Id of the collation `binary`."""
 
 _ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6, False)
-"""Type and metadata of MariaDB's `row_start` and `row_end`, and that they are never NULL."""
+"""Type, metadata and nullability of MariaDB's `row_start` and `row_end`."""
 HASH = "DB_ROW_HASH_"
-"""What names begin with of the columns that MariaDB keeps for UNIQUE keys that are too long for an index."""
+"""Prefix of the names of MariaDB's hidden columns for UNIQUE keys that are too long for an index."""
 _ROW_START_END = (
     Column("row_start", "timestamp", hidden=True),
     Column("row_end", "timestamp", row_end=True, hidden=True),
@@ -28,35 +28,45 @@ _ROW_START_END = (
 
 
 def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool = False) -> TableSchema:
-    """The schema of rows that come with this TABLE_MAP.
+    """The schema of the rows of this TABLE_MAP.
 
-    It is ``schema``, and on MariaDB behind its columns those that the server writes in rows and lists nowhere:
-    `row_start` and `row_end` of WITH SYSTEM VERSIONING, `DB_ROW_HASH_1` … of UNIQUE keys over long columns.
+    The result is ``schema``. On MariaDB the hidden columns follow, which the server writes in rows and does not list:
+    `row_start` and `row_end` of WITH SYSTEM VERSIONING, and `DB_ROW_HASH_1` … of UNIQUE keys over long columns.
 
-    Raises SchemaError, with both definitions, where number, types or metadata of the columns contradict ``schema``.
-    Lengths of VARCHAR, DECIMAL and the like are not compared: the TABLE_MAP has them, and reading needs no more.
+    Raises SchemaError, with both column lists, if number, types or metadata of the columns contradict ``schema``.
+    Lengths of VARCHAR, DECIMAL and the like are not compared, because rows are read with the lengths of the TABLE_MAP.
     """
     fitted = with_hidden(schema, columns) if is_mariadb else schema
-    if len(fitted.columns) != len(columns):
-        raise _contradiction(schema, columns, f"{len(columns)} columns, and {len(schema.columns)} were wanted")
-    for number, (column, row) in enumerate(zip(schema.columns, columns, strict=False), 1):
-        if not fits(column, row):
-            raise _contradiction(schema, columns, f"column {number} is {_shown(row)}, and `{column.name}` was wanted")
+    if misfit := misfit_of(fitted, columns):
+        raise _contradiction(schema, columns, misfit)
     return fitted
 
 
+def misfit_of(schema: TableSchema, columns: Sequence[MapColumn]) -> str:
+    """The first difference of a TABLE_MAP's columns from ``schema`` in number, type or metadata; '' if none."""
+    if len(schema.columns) != len(columns):
+        return f"expected {len(schema.columns)} columns, found {len(columns)}"
+    for number, (column, row) in enumerate(zip(schema.columns, columns, strict=True), 1):
+        if not fits(column, row):
+            return f"expected `{column.name}` as column {number}, found {_column_text(row)}"
+    return ""
+
+
 def with_hidden(schema: TableSchema, columns: Sequence[MapColumn]) -> TableSchema:
-    """``schema`` with the columns that MariaDB writes behind its own, as far as ``columns`` of a TABLE_MAP look so."""
-    # Of the inner table of an outer join, which an UPDATE may name, MariaDB says that all columns may be NULL.
+    """``schema`` with the hidden columns of MariaDB, if the last ``columns`` of a TABLE_MAP look like them."""
+    # If an UPDATE names the inner table of an outer join, MariaDB writes that all its columns may be NULL.
     joined = all(row.nullable for row in columns) and any(column.nullable is False for column in schema.columns)
-    behind = columns[len(schema.columns) :]
-    hidden = hidden_columns([replace(row, nullable=False) for row in behind] if joined else behind)
+    after = columns[len(schema.columns) :]
+    hidden = hidden_columns([replace(row, nullable=False) for row in after] if joined else after)
     return replace(schema, columns=(*schema.columns, *hidden)) if hidden else schema
 
 
 def with_row_end(columns: Sequence[Column], key: Sequence[int]) -> list[Column]:
-    """The columns of a table of which only FULL metadata tells, those marked that MariaDB hides: the last two but for
-    hashes, if they are named so and the server has put the second into the key."""
+    """``columns`` from FULL metadata, in which MariaDB's row start and row end are set as such.
+
+    The last two columns before the hash columns are row start and row end, if they have the names and the type of
+    these and the second is the last column of ``key``.
+    """
     kept = [column for column in columns if not column.name.startswith(HASH)]
     names = [(column.name, column.data_type, column.datetime_precision) for column in kept[-2:]]
     if names != [(column.name, column.data_type, 6) for column in _ROW_START_END] or key[-1:] != (len(kept) - 1,):
@@ -67,8 +77,7 @@ def with_row_end(columns: Sequence[Column], key: Sequence[int]) -> list[Column]:
 
 
 def hidden_columns(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
-    """What the last columns of a MariaDB TABLE_MAP are where the table lists none for them; shorter than ``columns``
-    where they are something else."""
+    """The hidden columns that match ``columns`` of a MariaDB TABLE_MAP; fewer than ``columns`` if some do not match."""
     versioning: tuple[Column, ...] = ()
     if [(column.wire, column.meta, column.nullable) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
         versioning, columns = _ROW_START_END, columns[2:]
@@ -79,7 +88,7 @@ def hidden_columns(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
 def fits(column: Column, row: MapColumn) -> bool:
     """Whether a column of a TABLE_MAP can be ``column``, by its type, sign and size; lengths are not compared."""
     data_type = DATA_TYPES.get(column.data_type)
-    if data_type is None or not data_type.wire:  # a type of a later server: nothing is known to be wrong
+    if data_type is None or not data_type.wire:  # a type of a later server cannot be checked
         return True
     if row.wire not in data_type.wire:
         return False
@@ -95,7 +104,7 @@ def fits(column: Column, row: MapColumn) -> bool:
     return data_type.meta in (None, row.meta)
 
 
-def _shown(row: MapColumn) -> str:
+def _column_text(row: MapColumn) -> str:
     sign = " unsigned" if row.unsigned else ""
     is_binary = row.collation == BINARY
     name = data_type_name(row.wire, row.meta, is_binary=is_binary)
@@ -107,8 +116,8 @@ def _contradiction(schema: TableSchema, columns: Sequence[MapColumn], what: str)
     known = ", ".join(f"{column.name} {column.data_type}{' unsigned' * column.unsigned}" for column in schema.columns)
     return SchemaError(
         f"rows of {name} contradict what is known of its columns: {what}. The binlog has "
-        f"({', '.join(map(_shown, columns))}); known is ({known}). A definition was not followed, or the table was "
-        "changed without the binlog. Learn it again from the server with "
+        f"({', '.join(map(_column_text, columns))}); known is ({known}). A DDL statement was not followed, or the "
+        "table was changed without the binlog. Learn it again from the server with "
         f"`changefeed schema PIPELINE --relearn {name}`, or set binlog_row_metadata=FULL, so that the binlog "
         "names its columns."
     )

@@ -1,4 +1,4 @@
-"""Whose progress it is, where something publishes beside a pipeline's own windows."""
+"""Identities of the progress of backfills and snapshots."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 
 
 def run_identity(pipeline: str, operation: str, run: str) -> str:
-    """The identity of one run of an operation: its own for each run, and the same for a retry of that run.
+    """The identity of one run of an operation. A retry of the run has the same identity.
 
-    It is part of transactional ids and of keys of the commit log, plainly written: where characters of a run's id are
-    replaced for that, a digest keeps two of those apart.
+    Transactional ids and keys of the commit log include it. Characters of the run's id other than letters, digits, `-`
+    and `_` are replaced; then a digest of the id keeps the identity unique.
     """
     plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", run)
     digest = "" if plain == run else f"-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
@@ -18,10 +18,10 @@ def run_identity(pipeline: str, operation: str, run: str) -> str:
 
 
 def backfill_identity(pipeline: str, run: str) -> str:
-    """Whose progress a backfill's is; see `run_identity`."""
+    """The identity of a backfill; see `run_identity`."""
     return run_identity(pipeline, "backfill", run)
 
 
 def snapshot_identity(pipeline: str, run: str) -> str:
-    """Whose progress a snapshot's is; see `run_identity`."""
+    """The identity of a snapshot; see `run_identity`."""
     return run_identity(pipeline, "snapshot", run)

@@ -1,4 +1,4 @@
-"""A seek: where a checkpoint shall go, what that skips or repeats, and the record that is kept of it."""
+"""Seeks: the target to which a checkpoint moves, unfinished windows, and the record of a seek in the commit log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["earliest", "latest", "coordinates", "gtids", "time"]
 
 @dataclass(frozen=True)
 class SeekTarget:
-    """Where to: earliest, latest, FILE:POSITION, a GTID set, or a time. The field that ``kind`` names is set."""
+    """The target of a seek. ``kind`` says which other field is set; for earliest and latest none is set."""
 
     kind: Kind
     coordinates: BinlogCoordinates | None = None
@@ -24,7 +24,7 @@ class SeekTarget:
 
     @classmethod
     def parse(cls, text: str) -> SeekTarget:
-        """Read what a person writes; raises SettingsError with the forms that are known."""
+        """The target from a user's text. For other text, raises SettingsError with the valid forms."""
         text = text.strip()
         if text in ("earliest", "latest"):
             return cls(kind=text)  # type: ignore[arg-type]
@@ -42,17 +42,17 @@ class SeekTarget:
 
 def _unknown(text: str) -> SeekTarget:
     raise SettingsError(
-        f"{text[:200]!r} is not where a pipeline can seek to: wanted earliest, latest, FILE:POSITION "
+        f"{text[:200]!r} is not where a pipeline can seek to: expected earliest, latest, FILE:POSITION "
         "(binlog.000012:4077), a GTID set (3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42), or a time (2026-01-31T12:00:00Z)"
     )
 
 
 def seconds_of(text: str) -> int:
-    """Unix time of an ISO 8601 time; one without an offset is UTC. Raises SettingsError for anything else."""
+    """The Unix time of an ISO 8601 time. A time without an offset is UTC. Raises SettingsError for other text."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise SettingsError(f"{text!r} is no time: wanted ISO 8601, as in 2026-01-31T12:00:00Z") from None
+        raise SettingsError(f"{text!r} is no time: expected ISO 8601, as in 2026-01-31T12:00:00Z") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
@@ -67,9 +67,9 @@ def is_time(text: str) -> bool:
 
 @dataclass(frozen=True)
 class UnfinishedWindow:
-    """A window behind the checkpoint that was sealed and not committed, or begun and not sealed.
+    """A window after the checkpoint that is sealed and not committed, or begun and not sealed.
 
-    ``messages`` are those of it that are in Kafka already.
+    ``messages`` counts its messages that are in Kafka already.
     """
 
     number: int
@@ -85,7 +85,7 @@ class UnfinishedWindow:
 
 @dataclass(frozen=True)
 class SeekRecord:
-    """The audit of one seek, kept in the commit log. ``number`` is the window number that it took."""
+    """The record of a seek in the commit log. ``number`` is its window number."""
 
     number: int
     at_ms: int
@@ -99,16 +99,16 @@ class SeekRecord:
     skipped_bytes: int
     repeated_bytes: int
     server_uuid: str
-    """The server whose coordinates ``to`` are."""
+    """The server of the coordinates ``to``."""
     discarded: tuple[int, ...] = ()
-    """Numbers of the windows that were left unfinished and given up."""
+    """Numbers of the unfinished windows that the seek discarded."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as the commit log keeps them; `from_json` reads them back."""
+        """Plain values for the commit log; `from_json` reads them back."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SeekRecord:
-        """Read what `to_json` made; fields of a newer version are left out."""
+        """The record from values of `to_json`. Unknown fields, of a newer version, are ignored."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         return cls(**{**known, "discarded": tuple(known["discarded"])})

@@ -1,8 +1,10 @@
-"""Definitions that the server wrote itself, in place of a client's: CREATE TABLE … SELECT, LIKE of a temporary table,
-and tables that it gives a key of its own.
+"""DDL statements that the server writes to the binlog in its own text.
 
-They are in UTF-8 and with backslash escapes, whatever charset and sql_mode their event says: those are the client's.
-Seen on MySQL 9.7 and MariaDB 11.4; `store_create_info` in sql/sql_show.cc of both lays them out as SHOW CREATE TABLE.
+The server does so for CREATE TABLE … SELECT, for LIKE of a temporary table, and for tables that get a generated key.
+This text is UTF-8 with backslash escapes, whereas charset and sql_mode of its event are the client's.
+
+Observed on MySQL 9.7 and MariaDB 11.4. On both, `store_create_info` in sql/sql_show.cc writes the text in the layout of
+SHOW CREATE TABLE.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ _BEGIN = re.compile(rf"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?{_NAME}(?
 
 
 def is_server_text(sql: str) -> bool:
-    """Whether ``sql`` is laid out as the server does it. A dump that a client read in again looks the same."""
+    """Whether ``sql`` has the layout of the server. A dump that a client executes looks the same."""
     return sql.startswith("CREATE ") and _BEGIN.match(sql) is not None
 
 
 def server_text(sql: bytes) -> str | None:
-    """``sql`` if the server wrote it; None where it is laid out otherwise, or is no UTF-8, as some dumps are."""
+    """The text of ``sql`` if it has the layout of the server; None for another layout, and for invalid UTF-8."""
     if not sql.startswith(b"CREATE "):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The accounts of a slice: what decoding it found."""
+"""The report of a decoded slice."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from changefeed.model.transaction_event import TransactionEvent
 
 @dataclass(frozen=True)
 class SliceReport:
-    """What a slice held: the accounts that `commit` adds up.
+    """The counts and transactions of a decoded slice. `manifest.account` adds up the counts.
 
-    ``size_bytes`` is the sum of the sizes of all events read; it must equal the slice's own size.
-    ``rows`` counts published row changes by "database.table" and op (c, u, d, r), ``filtered`` those of captured tables
-    that a filter left out, ``skipped_rows`` those of other tables.
-    ``gtids`` is a GTID set of the transactions that ended in the slice, and ``order`` has those in binlog order
-    that were not rolled back.
-    ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
-    ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
-    makes of them what is left out. ``transformed_away`` counts row changes of which a function of the pipeline made
-    nothing, by its name; they are among ``rows``. ``prepared`` are the xids of XA transactions that the slice prepared
-    and did not end, ``ended`` those that it ended and had not prepared. ``unordered`` are the tables of which it has
-    updated or deleted rows that a replica may log in another order.
+    | field | value |
+    |---|---|
+    | ``size_bytes`` | sum of the sizes of all events read; must equal the size of the slice |
+    | ``rows`` | published row changes by "database.table" and op (c, u, d, r) |
+    | ``filtered`` | row changes of captured tables that a filter left out, by "database.table" and op |
+    | ``skipped_rows`` | row changes of other tables |
+    | ``transformed_away`` | row changes that a function of the pipeline dropped, by its name; ``rows`` includes them |
+    | ``gtids`` | GTID set of the transactions that ended in the slice |
+    | ``order`` | the transactions of ``gtids`` that were not rolled back, in binlog order |
+    | ``transaction_events`` | events that decide whether rows before them are published, in binlog order |
+    | ``open_since`` | begin of the transaction that is open at the slice's end; None if there is none |
+    | ``prepared`` | xids of XA transactions that the slice prepared and did not end |
+    | ``ended`` | xids of XA transactions that the slice ended and did not prepare |
+    | ``unordered`` | tables with updated or deleted rows that a replica may log in another order |
+
+    Transaction outcomes are computed from ``transaction_events`` and ``open_since``.
     """
 
     slice: int

@@ -1,6 +1,6 @@
-"""A statement of the binlog, and the session that ran it: what whoever runs it again has to set before.
+"""A statement of the binlog, and the session variables to set before it is executed again.
 
-Each value of a session is what `SET` takes. Names are MySQL's variables; what an event does not say is not there.
+Each value is valid in `SET`. Names are MySQL's variables; variables that the event does not have are missing.
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
 ("Status variables", "flags2"); MariaDB's `log_event.h` for 128 and above.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 _THREAD_SPECIFIC_FLAG = 4
-"""Of the header of a QUERY event."""
+"""A flag in the header of a QUERY event."""
 
 
 @dataclass(frozen=True)
@@ -35,28 +35,27 @@ class Statement:
     size_bytes: int = 0
     flags: int = 0
     error_code: int = 0
-    """What it failed with on the source, of which a part was done all the same; 0 where it did not."""
+    """The error code of a statement that failed after it changed some rows; 0 if it did not fail."""
     commit_micros: int = 0
-    """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+    """Commit time in microseconds since 1970; 0 if not known."""
     inputs: str = ""
-    """What it took from its session besides its text, for `statement_inputs`."""
+    """The statement's inputs from the session, in the form of `statement_inputs.inputs_text`."""
     doubt: str = ""
-    """Why it may have done something else, or elsewhere, than its text says; '' where it is known not to, or where
-    nobody looked."""
+    """Why the statement may have changed something else than its text says; '' if it did not, or was not checked."""
 
     @property
     def is_thread_specific(self) -> bool:
-        """Whether it uses what its session alone has, such as a temporary table."""
+        """Whether it uses objects of its session, such as a temporary table."""
         return bool(self.flags & _THREAD_SPECIFIC_FLAG)
 
     @property
     def micros(self) -> int:
-        """When it was committed; the event's second where nothing says it."""
+        """Commit time; the event's second if not known."""
         return self.commit_micros or self.ts_seconds * 1_000_000
 
 
 class StatusVariable(IntEnum):
-    """Codes of the variables that somebody here reads; their values are little-endian."""
+    """Codes of the variables that changefeed reads; their values are little-endian."""
 
     FLAGS2 = 0
     """u32: session options, `OPTION_...` of the server's sources."""
@@ -67,7 +66,7 @@ class StatusVariable(IntEnum):
     CHARSET = 4
     """character_set_client, collation_connection, collation_server: each u16, the id of a collation."""
     TIME_ZONE = 5
-    """Its name, where the statement depends on it."""
+    """The name of the session's time zone, if the statement depends on it."""
     LC_TIME_NAMES = 7
     """u16"""
     CHARSET_DATABASE = 8
@@ -85,7 +84,7 @@ class StatusVariable(IntEnum):
     MARIADB_MICROSECONDS = 128
     """u24: the fraction of the event's time."""
     ALTER_PHASE = 130
-    """u8, flags of MariaDB's GTID event; u64, the number of the ALTER that began, where they say that one ended."""
+    """u8: flags of MariaDB's GTID event. If they say that an ALTER ended, u64: the number of that ALTER."""
     CHARACTER_SET_COLLATIONS = 131
     """MariaDB 11.2+: pairs of u16, the ids of a charset and of its default collation."""
 
@@ -100,15 +99,16 @@ _CODES_BY_SIZE = {
 }
 _SIZES = {code: size for size, codes in _CODES_BY_SIZE.items() for code in codes}
 _TOO_MANY_DATABASES = 254
-"""The count that stands there instead of names."""
+"""If the statement touches more databases, the event has this count and no names."""
 _STARTS_ALTER, _COMMITS_ALTER, _ROLLS_ALTER_BACK = 2, 4, 8
 """Flags of ALTER_PHASE, `FL_..._ALTER_E1` of the server's sources."""
 
 
 def status_variables(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (code, value) in the order of the event, up to a code that is not known: its size is not known either.
+    """Yield (code, value) of each status variable, in the order of the event.
 
-    Counts and lengths before a value are left out of it. Raises ValueError for a variable that the end cuts off.
+    Stops at an unknown code, because the size of its value is not known. Values do not include the counts and lengths
+    before them. Raises ValueError for a variable that is cut off.
     """
     at = 0
     while at < len(data):
@@ -140,10 +140,10 @@ def status_variables(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def takes_effect(variables: bytes) -> bool:
-    """Whether the statement of a QUERY event with these status ``variables`` was done where its event is.
+    """Whether the statement of a QUERY event with these status ``variables`` takes effect at this event.
 
-    False where MariaDB logs that an ALTER begins, or that it was rolled back (binlog_alter_two_phase): the event of one
-    that was done comes later, with the same text. Raises ValueError for variables that are cut short.
+    False for the start or rollback of a MariaDB ALTER (binlog_alter_two_phase). If the ALTER completes, a later event
+    has the same text. Raises ValueError for variables that are cut off.
     """
     flags = dict(status_variables(variables)).get(StatusVariable.ALTER_PHASE, b"\0")[0]
     return not flags & (_STARTS_ALTER | _ROLLS_ALTER_BACK)
@@ -174,10 +174,10 @@ _FLAGS = {
 
 
 def session_of(ts_seconds: int, variables: str) -> dict[str, SessionValue]:
-    """The session that a QUERY event's status ``variables``, in hexadecimal, describe; ``ts_seconds`` is its time.
+    """The session variables of a QUERY event at ``ts_seconds``, from its status ``variables`` in hexadecimal.
 
-    `sql_mode` and collations are numbers, as the server numbers them; `timestamp` is the time as text, with a fraction
-    where the event has one. Raises ValueError for variables that are cut short.
+    `sql_mode` and collations are the server's numbers. `timestamp` is the time as text, with a fraction if the event
+    has one. Raises ValueError for variables that are cut off.
     """
     values = dict(status_variables(bytes.fromhex(variables)))
     session: dict[str, SessionValue] = {"timestamp": _timestamp(ts_seconds, values)}

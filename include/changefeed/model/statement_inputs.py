@@ -1,7 +1,8 @@
-"""What a change in statement format took from its session besides its text, as events before it say.
+"""Inputs from the session of a change in statement format. The binlog has them in events before the statement.
 
-INTVAR: LAST_INSERT_ID() and the first number that AUTO_INCREMENT gave; RAND: where RAND() began; USER_VAR: a variable
-that the statement reads.
+- INTVAR: the value of LAST_INSERT_ID(), or the first number of AUTO_INCREMENT
+- RAND: the seeds of RAND()
+- USER_VAR: a user variable that the statement reads
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Intvar__event.html and the
 pages of Rand_event and User_var_event beside it; `decimal2bin` in strings/decimal.cc for a decimal's bytes.
@@ -18,7 +19,7 @@ InputValue = int | str | list[dict[str, int | str]]
 _INTVARS = {1: "last_insert_id", 2: "insert_id"}
 _UNSIGNED = 1
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4)
-"""How many bytes so many decimal digits take, of nine at most four."""
+"""The number of bytes for 0 to 8 decimal digits. Nine digits take four bytes."""
 
 
 class InputEvent(IntEnum):
@@ -30,7 +31,7 @@ class InputEvent(IntEnum):
 
 
 class _Type(IntEnum):
-    """Of a user variable's value."""
+    """Types of a user variable's value."""
 
     STRING = 0
     REAL = 1
@@ -39,15 +40,16 @@ class _Type(IntEnum):
 
 
 def inputs_text(events: Iterable[tuple[int, bytes]]) -> str:
-    """Events, each its type and its bytes between header and checksum, as `inputs_of` reads them."""
+    """The text of ``events`` that `inputs_of` reads. An event is its type and its bytes between header and checksum."""
     return " ".join(f"{kind}:{body.hex()}" for kind, body in events)
 
 
 def inputs_of(text: str) -> dict[str, InputValue]:
-    """Variables of a session by name, which whoever runs the statement again has to set before.
+    """The session variables to set before the statement is executed again, by name.
 
-    `user_variables` is a list: of each its ``name``, ``type`` (string, real, integer, decimal, null), ``value``, of a
-    string in hexadecimal and with the number of its ``collation``. Raises ValueError for an event that cannot be read.
+    `user_variables` is a list. Each user variable has a ``name``, a ``type`` (string, real, integer, decimal or null)
+    and, unless it is null, a ``value``. The value of a string is in hexadecimal, and ``collation`` is the number of its
+    collation. Raises ValueError for an event that cannot be read.
     """
     values: dict[str, InputValue] = {}
     variables = []
@@ -98,10 +100,13 @@ def _variable(body: bytes) -> dict[str, int | str]:
 
 
 def _decimal(precision: int, scale: int, data: bytes) -> str:
-    """A decimal as `decimal2bin` writes it: groups of nine digits from the point on; the first bit is turned, and of a
-    negative number all others are."""
-    whole = precision - scale
-    sizes = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
+    """The text of a decimal in the format of `decimal2bin`.
+
+    The bytes have groups of nine digits on both sides of the decimal point. The first bit is inverted. In a negative
+    number all other bits are inverted, too.
+    """
+    integer_digits = precision - scale
+    sizes = [integer_digits % 9, *[9] * (integer_digits // 9), *[9] * (scale // 9), scale % 9]
     is_negative = not data[0] & 0x80
     data = bytes([data[0] ^ 0x80, *data[1:]])
     if is_negative:
@@ -111,5 +116,5 @@ def _decimal(precision: int, scale: int, data: bytes) -> str:
         count = 4 if size == 9 else _DIGIT_BYTES[size]
         digits += str(int.from_bytes(data[at : at + count], "big")).zfill(size) if size else ""
         at += count
-    number = f"{digits[:whole] or '0'}.{digits[whole:]}" if scale else digits
+    number = f"{digits[:integer_digits] or '0'}.{digits[integer_digits:]}" if scale else digits
     return f"-{number}" if is_negative else number

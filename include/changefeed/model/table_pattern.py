@@ -17,7 +17,7 @@ def is_regex(pattern: str) -> bool:
 
 
 class Matcher(Protocol):
-    """What the whole of a name has to match."""
+    """A compiled pattern that matches complete names."""
 
     def fullmatch(self, text: str, /) -> Any | None:
         """The match, with its groups; None where there is none."""
@@ -26,34 +26,35 @@ class Matcher(Protocol):
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
-    """What the whole of "database.table" has to match; of a bad expression `fullmatch` raises ValueError."""
+    """The compiled pattern, for complete "database.table" names. `fullmatch` raises ValueError for a bad expression."""
     if is_regex(pattern):
         return UserPattern(pattern[1:-1], ignore_case)
     return re.compile(fnmatch.translate(pattern), re.IGNORECASE if ignore_case else re.NOFLAG)
 
 
 def matches(pattern: str, database: str, table: str) -> bool:
-    """Whether the pattern takes the table."""
+    """Whether the pattern matches the table."""
     return matcher(pattern).fullmatch(f"{database}.{table}") is not None
 
 
 def matches_any(patterns: tuple[str, ...], database: str, table: str) -> bool:
-    """Whether one of the patterns takes the table."""
+    """Whether one of the patterns matches the table."""
     name = f"{database}.{table}"
-    return any(each.fullmatch(name) for each in _compiled(patterns))
+    return any(each.fullmatch(name) for each in _compile(patterns))
 
 
 @lru_cache(maxsize=32)
-def _compiled(patterns: tuple[str, ...]) -> tuple[Matcher, ...]:
-    """Shell patterns as one expression, as there may be thousands; the others each by itself, for its groups' sake."""
+def _compile(patterns: tuple[str, ...]) -> tuple[Matcher, ...]:
+    """Shell patterns as one expression, as there may be thousands; regular expressions one by one, because of their
+    groups."""
     globs = "|".join(fnmatch.translate(pattern) for pattern in patterns if not is_regex(pattern))
     return (re.compile(globs or "(?!)"), *(matcher(pattern) for pattern in patterns if is_regex(pattern)))
 
 
 def names_database(pattern: str, database: str) -> bool:
-    """Whether the pattern takes tables of this database, whatever their names are.
+    """Whether the pattern may match tables of this database.
 
-    Of an expression the part before its first `\\.` says so; of one that cannot be parted there, nobody knows: True.
+    For a regular expression, only the part before the first `\\.` is compared. True if it cannot be split there.
     """
     if not is_regex(pattern):
         return fnmatch.fnmatchcase(database, pattern.partition(".")[0])
@@ -65,13 +66,13 @@ def names_database(pattern: str, database: str) -> bool:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises ValueError for one that is too long, or where what stands between its slashes is no expression."""
+    """Raises ValueError for a pattern that is too long, and for an invalid regular expression between slashes."""
     if len(pattern) > LONGEST:
-        raise ValueError(f"{pattern[:30]!r}… has {len(pattern)} characters: wanted at most {LONGEST}")
+        raise ValueError(f"{pattern[:30]!r}… has {len(pattern)} characters: expected at most {LONGEST}")
     if is_regex(pattern) and (problem := UserPattern(pattern[1:-1]).problem):
         raise ValueError(f"{pattern!r} is no regular expression: {problem}")
 
 
 def check_patterns(patterns: Collection[str]) -> None:
-    """Raises ValueError where one setting has more of them than are matched in a short time."""
+    """Raises ValueError for too many patterns in one setting."""
     check_number(patterns, sum(map(is_regex, patterns)))

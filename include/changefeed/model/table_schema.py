@@ -1,8 +1,7 @@
-"""What a table's columns and keys are, as far as somebody who reads its rows or describes them wants to know.
+"""Table schemas: columns and keys of a table, to read rows and to describe them in records.
 
-A schema comes from `information_schema`, from a definition statement or from a TABLE_MAP. The first two know everything
-here; a TABLE_MAP knows no defaults, no comments and no keys but the primary one. What is not known is None, which is
-never to be read as "no".
+A schema comes from `information_schema`, from a DDL statement or from a TABLE_MAP. The first two have all properties. A
+TABLE_MAP has no defaults, no comments and no keys except the primary key. A property is None if it is not known.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from changefeed.model.charset_codes import charset_of_name, max_bytes
 
 @dataclass(frozen=True)
 class Default:
-    """What a column holds in a row that does not name it.
+    """The default of a column.
 
-    ``text`` is the value as MySQL lists it in `information_schema.columns.column_default`: "1.50" of DECIMAL(5,2),
-    "2001-02-03 00:00:00.000" of DATETIME(3), "b'101'" of BIT, "0x6162" of BINARY. With ``is_sql`` it is an expression
-    that the server works out for each row, or a literal that is not worked out here: SQL in the spelling of
-    `ddl.expression_spelling`. The current time is always "CURRENT_TIMESTAMP" or "CURRENT_TIMESTAMP(6)".
-
-    ``text`` is None where there is no default: the value is NULL then if the column is nullable, and must be given
-    otherwise.
+    - ``text`` is the value as MySQL lists it in `information_schema.columns.column_default`: "1.50" for DECIMAL(5,2),
+      "2001-02-03 00:00:00.000" for DATETIME(3), "b'101'" for BIT, "0x6162" for BINARY.
+    - With ``is_sql``, ``text`` is SQL in the spelling of `ddl.expression_spelling`: an expression that the server
+      evaluates for each row, or a literal that changefeed does not evaluate. The current time is always
+      "CURRENT_TIMESTAMP" or, with fractional digits, "CURRENT_TIMESTAMP(6)".
+    - ``text`` is None if the column has no default. Then the value is NULL if the column is nullable, and required
+      otherwise.
     """
 
     text: str | None
@@ -34,12 +33,12 @@ NO_DEFAULT = Default(None)
 
 
 def current_time(digits: int) -> Default:
-    """The default of a column that gets the time of its row, with so many digits of a second's fraction."""
+    """The default CURRENT_TIMESTAMP with this number of fractional digits."""
     return Default(f"CURRENT_TIMESTAMP({digits})" if digits else "CURRENT_TIMESTAMP", is_sql=True)
 
 
 def is_current_time(default: Default) -> bool:
-    """Whether it is what `current_time` makes."""
+    """Whether ``default`` is a result of `current_time`."""
     return default.is_sql and (default.text or "").startswith("CURRENT_TIMESTAMP")
 
 
@@ -47,15 +46,20 @@ def is_current_time(default: Default) -> bool:
 class Column:
     """One column as the server defines it.
 
-    ``data_type`` is `information_schema.columns.data_type` in lower case ("bigint", "enum", "inet6"), ``collation`` the
-    collation's name or None, ``labels`` those of ENUM and SET in order, ``srid`` that of a geometry column. An
-    invisible or virtual-generated column has its position among the others: the binlog has it if the table map has it.
+    | property | value |
+    |---|---|
+    | ``data_type`` | `information_schema.columns.data_type` in lower case ("bigint", "enum", "inet6") |
+    | ``collation`` | name of the collation, or None |
+    | ``labels`` | labels of ENUM and SET, in order |
+    | ``srid`` | SRID of a geometry column |
+    | ``length`` | characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR |
+    | ``length`` of integers | display width, if MySQL still lists one: for TINYINT(1) and with ZEROFILL |
+    | ``precision``, ``scale`` | of DECIMAL, FLOAT(M,D) and DOUBLE(M,D) |
+    | ``datetime_precision`` | fractional digits of TIME, DATETIME and TIMESTAMP |
 
-    ``length`` counts the characters of CHAR and VARCHAR, the bytes of BINARY and VARBINARY, the bits of BIT, the
-    dimensions of VECTOR; of integers it is the display width, and only where MySQL still lists one: TINYINT(1) and
-    ZEROFILL. ``precision`` and ``scale`` are those of DECIMAL, and of FLOAT(M,D) and DOUBLE(M,D);
-    ``datetime_precision`` counts the digits of a fraction of TIME, DATETIME and TIMESTAMP. Each is None for the other
-    types. The properties after it are None where they are not known.
+    The last four are None for other types. ``nullable`` and the properties after it are None if they are not known. An
+    invisible or virtual generated column has its position among the other columns. Rows have it if the table
+    map has it.
     """
 
     name: str
@@ -76,19 +80,21 @@ class Column:
     default: Default | None = None
     comment: str | None = None
     row_end: bool | None = None
-    """Whether MariaDB keeps in it when a row of a system-versioned table became history."""
+    """Whether it is MariaDB's row end: the time when a row of a system-versioned table became history."""
     hidden: bool = False
-    """Whether no SELECT * has it, nor `information_schema`: messages leave it out."""
+    """Whether the column is missing in SELECT * and in `information_schema`. Messages leave it out."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """An index other than the primary key: the positions (from 0) of its columns in its own order, None for a part
-    that is an expression. Of a unique index ``lengths`` are those of parts that are only the beginning of their column,
-    None for other parts; empty where all are complete.
+    """An index other than the primary key.
 
-    ``for_foreign_key``: the server added it for a foreign key, and takes it away when another index can take over.
-    `information_schema` does not tell, so it is False of indexes learned there.
+    - ``columns``: the positions (from 0) of the columns, in the order of the index; None for a part that is an
+      expression.
+    - ``lengths``: for a unique index, the prefix length of each part that covers only the beginning of its column, and
+      None for other parts. Empty if all parts are complete columns.
+    - ``for_foreign_key``: whether the server added the index for a foreign key. It removes such an index when another
+      one can replace it. `information_schema` does not list this, so it is False for indexes read from there.
     """
 
     name: str
@@ -100,11 +106,11 @@ class Index:
 
 @dataclass(frozen=True)
 class UniqueKey:
-    """Columns, by position (from 0), whose values together stand in one row only.
+    """Columns, by position (from 0), whose values together are unique.
 
-    ``not_null`` says that this holds for every row: with a NULL among them the same values may come again.
-    ``may_be_primary`` says that the server takes it for a primary key, where the table has none and no such key before
-    it: all columns are NOT NULL, none is virtual, and the key has them whole, neither their beginnings nor their hash.
+    ``not_null`` says that all columns are NOT NULL. Otherwise rows with a NULL in the key may have equal values.
+    ``may_be_primary`` says that all columns are NOT NULL, that none is virtual, and that the key has their full values,
+    no prefixes and no hash. If a table has no primary key, the server uses its first key of this kind as primary key.
     """
 
     name: str
@@ -115,10 +121,11 @@ class UniqueKey:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table's columns in the order of its rows, and the positions (from 0) of its primary key's columns, in the
-    key's own order; empty where there is no primary key.
+    """The columns and keys of a table.
 
-    ``indexes`` are the others in the order of `ordered_indexes`, None where they are not known.
+    - ``columns``: in the order of the rows.
+    - ``primary_key``: the positions (from 0) of its columns, in the order of the key; empty without a primary key.
+    - ``indexes``: the other indexes in the order of `ordered_indexes`; None if they are not known.
     """
 
     database: str
@@ -127,18 +134,19 @@ class TableSchema:
     primary_key: tuple[int, ...] = ()
     indexes: tuple[Index, ...] | None = None
     is_published: bool = True
-    """False where its rows are counted and left out: they come before the table's first known definition."""
+    """False if the rows are counted and not published, because they come before the first known DDL of the table."""
     other_names: tuple[tuple[str, int], ...] = ()
-    """Names, in lower case, that columns at these positions have in other definitions of the table, where a setting
-    names a column that this one does not have."""
+    """(name, position): names in lower case that the columns at these positions have in other versions of the table.
+
+    A setting may name a column by such a name."""
 
     @property
     def versioned_by_transaction(self) -> bool:
-        """Whether MariaDB keeps history of its rows by transaction ids, and not by times."""
+        """Whether MariaDB versions the table's rows by transaction ids instead of times."""
         return any(column.row_end and column.data_type == "bigint" for column in self.columns)
 
     def reads_like(self, other: TableSchema) -> bool:
-        """Whether rows and keys are read with either schema alike, whatever else is known of the columns."""
+        """Whether rows and keys are read in the same way with both schemas."""
         return self._as_read == other._as_read
 
     @property
@@ -148,13 +156,12 @@ class TableSchema:
 
     @property
     def row_end(self) -> int | None:
-        """The position of the column that says when a row became history; None where the table keeps none, or it is not
-        known."""
+        """The position of the row end column; None without one, or if it is not known."""
         return next((position for position, column in enumerate(self.columns) if column.row_end), None)
 
     @property
     def keys_of_current_rows(self) -> TableSchema:
-        """The table with keys as they were defined: MariaDB adds the row end to each that is unique."""
+        """The table with its keys as DDL defined them, without the row end that MariaDB adds to each unique key."""
         end = self.row_end
         if end is None:
             return self
@@ -164,7 +171,7 @@ class TableSchema:
 
     @property
     def unique_keys(self) -> tuple[UniqueKey, ...] | None:
-        """The unique keys besides the primary key, in the server's order; None where they are not known.
+        """The unique keys besides the primary key, in the server's order; None if they are not known.
 
         Keys over an expression are left out: no column has their value.
         """
@@ -189,25 +196,26 @@ def _without(index: Index, column: int) -> Index:
 
 
 def ordered_indexes(indexes: Iterable[Index], columns: Sequence[Column]) -> tuple[Index, ...]:
-    """``indexes`` of a table of ``columns`` in the order in which servers keep them, as far as that matters.
+    """``indexes`` of a table with ``columns``, in the servers' order as far as changefeed needs it.
 
-    Unique ones come first, those before others that the server may take for a primary key, and else as they were
-    defined, which is the order that ``indexes`` must have. The others are in the order of their names, without regard
-    to case.
+    1. Unique indexes that the server may use as primary key, in the order of definition
+    2. Other unique indexes, sorted by `_unique_order` and then by definition
+    3. Other indexes, by name without regard to case
+
+    ``indexes`` must be in the order of definition.
     """
     by_name = sorted(indexes, key=lambda index: "" if index.unique else index.name.lower())
     return tuple(sorted(by_name, key=lambda index: (not index.unique, *_unique_order(index, columns))))
 
 
 _MOST_PART_BYTES, _MOST_KEY_BYTES = 3072, 3500
-"""Of an index of InnoDB. MariaDB makes an index of hashes of a unique key that has more; MySQL refuses it."""
+"""Limit of an InnoDB index in bytes. For a longer unique key MariaDB makes an index of hashes; MySQL refuses it."""
 
 
 def _unique_order(index: Index, columns: Sequence[Column]) -> tuple[bool, bool, bool, bool]:
-    """What a unique index sorts by: whether it is of hashes, has a column that may be NULL, is over beginnings of
-    columns, or has a virtual column.
+    """The sort key of a unique index: whether it has hashes, a nullable column, column prefixes, a virtual column.
 
-    Source: `sort_keys` in sql/sql_table.cc of both servers, which each CREATE TABLE and ALTER TABLE goes through.
+    Source: `sort_keys` in sql/sql_table.cc of both servers, which runs for each CREATE TABLE and ALTER TABLE.
     """
     if not index.unique:
         return False, False, False, False
@@ -230,7 +238,7 @@ _UNLIMITED = frozenset(
 
 
 def _most_bytes(column: Column, length: int | None) -> int:
-    """The most bytes that a column, or so many characters of it, take in an index; 0 for types that are short."""
+    """The maximum number of bytes of a column or its prefix in an index; 0 for short types."""
     if length is None and column.data_type in _UNLIMITED:
         return _MOST_KEY_BYTES + 1
     characters = length if length is not None else column.length

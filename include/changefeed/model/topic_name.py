@@ -1,4 +1,4 @@
-"""Names of topics: those of a pipeline itself, and those of tables, which templates make."""
+"""Topic names: names of the topics with a pipeline's state, and names for tables, built from templates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from changefeed.errors import TopicError
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 _FIELD = re.compile(r"\{(\w+)\}")
-_STATE_WORDS = r"(commits|dead-letter|schema-history|schema-changes)([._]|$)"
+_STATE_WORDS = r"(commits|checkpoint|dead-letter|schema-history|schema-changes)([._]|$)"
 _STATE = re.compile(rf"changefeed[._].*[._]{_STATE_WORDS}", re.IGNORECASE)
-"""Topics that pipelines make for themselves, and their backfills'; `.` and `_` are one, as the broker makes no topic
-whose name differs from another's in these only (Topic.hasCollision): under such a name the true one could not be
-made."""
+"""Topics with the state of pipelines and backfills.
+
+`.` and `_` count as equal. The broker creates no topic whose name differs from an existing name only in these
+characters (Topic.hasCollision). So a topic with such a name would prevent the creation of the state topic."""
 _STATE_SUFFIX = re.compile(rf"[._]{_STATE_WORDS}", re.IGNORECASE)
 _KAFKAS = frozenset(
     {
@@ -26,6 +27,7 @@ _KAFKAS = frozenset(
 )
 """Kafka's own topics."""
 _COMMIT_LOG = re.compile(r"changefeed\.([^.]+)\.commits")
+_CHECKPOINT = re.compile(r"changefeed\.([^.]+)\.checkpoint")
 _LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
 
 
@@ -35,25 +37,36 @@ def commit_log_topic(pipeline: str) -> str:
 
 
 def pipeline_of_commit_log(topic: str) -> str | None:
-    """The pipeline whose commit log ``topic`` is, by its name; None for another topic."""
+    """The name of the pipeline whose commit log is ``topic``; None for another topic."""
     found = _COMMIT_LOG.fullmatch(topic)
     return found and found[1]
 
 
+def checkpoint_topic(pipeline: str) -> str:
+    """The compacted topic with the checkpoint of a pipeline whose store is Kafka, and a copy of its schema history."""
+    return legal_name(f"changefeed.{pipeline}.checkpoint")
+
+
+def pipeline_of_checkpoint(topic: str) -> str | None:
+    """The name of the pipeline whose checkpoint topic is ``topic``; None for another topic."""
+    found = _CHECKPOINT.fullmatch(topic)
+    return found and found[1]
+
+
 def dead_letter_topic(pipeline: str) -> str:
-    """The topic that gets the records that Kafka refuses."""
+    """The topic of records that Kafka refuses."""
     return legal_name(f"changefeed.{pipeline}.dead-letter")
 
 
 def schema_history_topic(pipeline: str) -> str:
-    """The compacted topic that keeps a pipeline's schema history."""
+    """The compacted topic of a pipeline's schema history."""
     return legal_name(f"changefeed.{pipeline}.schema-history")
 
 
 def schema_changes_topic(pipeline: str, suffix: str = "") -> str:
-    """The topic of a pipeline's schema-change records, or of a backfill's whose topics end in ``suffix``.
+    """The topic of the schema-change records of a pipeline, or of a backfill whose topics end in ``suffix``.
 
-    Raises TopicError for a suffix that makes it a name of another kind of a pipeline's own topics.
+    Raises TopicError if ``suffix`` makes it the name of another state topic.
     """
     if _STATE_SUFFIX.search(suffix):
         raise TopicError(
@@ -64,14 +77,13 @@ def schema_changes_topic(pipeline: str, suffix: str = "") -> str:
 
 
 def is_state_topic(name: str) -> bool:
-    """Whether a topic of this name is one that Kafka or a pipeline, whichever, keeps its own state in."""
+    """Whether a topic of this name has state of Kafka or of any pipeline."""
     return name in _KAFKAS or _STATE.match(name) is not None
 
 
 def check_published_to(topic: str, pipeline: str) -> None:
-    """The last look at the name of a topic before ``pipeline`` publishes messages to it, whoever chose that name.
-
-    Raises TopicError for a topic that Kafka or pipelines keep their own state in, but those of this pipeline's schema
+    """Raises TopicError if ``pipeline`` must not publish messages to ``topic``: the last check before publishing.
+    A pipeline must not publish to the state topics of Kafka and of pipelines, except to its own topics of schema
     changes and dead letters.
     """
     if is_state_topic(topic) and topic != dead_letter_topic(pipeline):
@@ -87,7 +99,7 @@ def check_published_to(topic: str, pipeline: str) -> None:
 def legal_name(name: str) -> str:
     """``name`` with each character that Kafka does not allow replaced by ``_``.
 
-    Raises TopicError where that is not enough: an empty name, ``.``, ``..``, or more than 249 characters.
+    Raises TopicError if the result is empty, ``.``, ``..``, or longer than 249 characters.
     """
     legal = _ILLEGAL.sub("_", name)
     if legal in ("", ".", ".."):
@@ -102,10 +114,10 @@ def legal_name(name: str) -> str:
 def topic_name(
     template: str, database: str, table: str, pipeline: str = "", groups: Mapping[str, str] | None = None
 ) -> str:
-    """The topic of a table by ``template``, in which {database}, {table} and {pipeline} are replaced by their names.
+    """The topic of a table: ``template`` with {database}, {table} and {pipeline} replaced by their names.
 
-    ``groups`` are further fields by name. Raises TopicError for a name that cannot be made legal, or that is one of a
-    pipeline's own topics.
+    ``groups`` has the values of further fields by name. Raises TopicError if the result is not a legal name, or is the
+    name of a state topic.
     """
     names = {**(groups or {}), "pipeline": pipeline, "database": database, "table": table}
     name = legal_name(_FIELD.sub(lambda field: names.get(field[1], field[0]), template))
@@ -119,20 +131,19 @@ def topic_name(
 
 
 def check_chosen_name(name: str) -> None:
-    """Raises ValueError for a name that nobody may choose for messages: one that Kafka does not allow, or that is its
-    own or a pipeline's own."""
+    """Raises ValueError for a topic name that is invalid in Kafka, and for the name of a state topic."""
     try:
         legal = legal_name(name)
     except TopicError as error:
         raise ValueError(str(error)) from None
     if legal != name:
-        raise ValueError(f"{name!r} cannot be a topic's name: wanted letters, digits, '.', '_' and '-'")
+        raise ValueError(f"{name!r} cannot be a topic's name: expected letters, digits, '.', '_' and '-'")
     if is_state_topic(name) or name.startswith("__"):
         raise ValueError(f"topic {name!r} is not for rows: it is one that Kafka or pipelines keep their own state in")
 
 
 def template_fields(template: str) -> list[str]:
-    """The names in braces of a template; raises ValueError for braces around anything else."""
+    """The field names in the braces of a template. Raises ValueError for braces around anything else."""
     if re.search(r"[{}]", _FIELD.sub("", template)):
-        raise ValueError(f"{template!r} has braces around something that is no name: wanted a template as {{table}}")
+        raise ValueError(f"{template!r} has braces around something that is no name: expected a template as {{table}}")
     return _FIELD.findall(template)

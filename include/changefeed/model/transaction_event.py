@@ -1,7 +1,7 @@
-"""What a slice says of transactions whose rows may be void: rolled back, in part or whole, or only prepared.
+"""Events that decide whether the rows of a transaction are published: savepoints, rollbacks and XA PREPARE.
 
-Of all others nothing is said: their rows are published as they are read. `settlement` joins what the slices of a
-window say.
+A slice reports these events. The publish stage combines the reports of all slices of a window. Transactions without
+such an event are not reported; their rows are published as they are read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class BinlogRange:
     end: int
 
     def holds(self, file: str, position: int) -> bool:
-        """Whether the event at ``position`` of ``file`` is among them."""
+        """Whether the event at ``position`` of ``file`` is in the range."""
         return self.file == file and self.start <= position < self.end
 
 
-class Happening(StrEnum):
-    """What an event does to the rows of a transaction before it. The names travel between Spark's stages."""
+class RowEffect(StrEnum):
+    """The effect of an event on earlier rows of its transaction. The names are passed between Spark's stages."""
 
     SAVEPOINT = "savepoint"
     ROLLBACK_TO = "rollback to"
@@ -37,12 +37,12 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True)
 class TransactionEvent:
-    """An event at ``position`` that ends before ``end``; ``begin`` is where its transaction begins in this slice.
+    """An event in ``[position, end)`` that has an effect on earlier rows of its transaction.
 
-    ``name`` is the savepoint's.
+    ``begin`` is the position at which the transaction begins in this slice. ``name`` is the name of the savepoint.
     """
 
-    happening: Happening
+    effect: RowEffect
     begin: int
     position: int
     end: int
@@ -50,15 +50,15 @@ class TransactionEvent:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TransactionEvent:
-        """Read what `dataclasses.asdict` and JSON made of one."""
-        return cls(**{**values, "happening": Happening(values["happening"])})
+        """Read the JSON of `dataclasses.asdict`."""
+        return cls(**{**values, "effect": RowEffect(values["effect"])})
 
 
 @dataclass(frozen=True)
 class PreparedTransaction:
-    """An XA transaction that was prepared: its rows are those of ``[start, end)`` of ``file``.
+    """A prepared XA transaction, whose rows are in ``[start, end)`` of ``file``.
 
-    ``void`` are ranges in there that it rolled back itself, to a savepoint.
+    ``void`` has the ranges of rows that the transaction rolled back to a savepoint.
     """
 
     file: str
@@ -67,43 +67,45 @@ class PreparedTransaction:
     void: tuple[tuple[int, int], ...] = ()
 
     def holds(self, position: int) -> bool:
-        """Whether the row at ``position`` of its file is one that XA COMMIT commits."""
+        """Whether XA COMMIT commits the row at ``position`` of its file."""
         inside = self.start <= position < self.end
         return inside and not any(start <= position < end for start, end in self.void)
 
 
 class UnknownSavepoint(Exception):
-    """A ROLLBACK TO of a savepoint that its transaction did not set."""
+    """ROLLBACK TO a savepoint that its transaction did not set."""
 
 
-def _unaccented(name: str) -> str:
-    """What names that the server may take for one have in common."""
+def _strip_accents(name: str) -> str:
+    """A text that is the same for all names that the server may compare as equal."""
     letters = unicodedata.normalize("NFKD", name.replace("ß", "s"))
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
 
 
 class Savepoints:
-    """The savepoints of one transaction, and what was rolled back to them: ranges of positions in one file."""
+    """The savepoints of one transaction, and the ranges of positions in one file that were rolled back."""
 
     def __init__(self) -> None:
         self._set: list[tuple[str, int]] = []
         self.void: list[tuple[int, int]] = []
 
     def take(self, event: TransactionEvent) -> None:
-        """Go on over a SAVEPOINT or ROLLBACK TO; raises UnknownSavepoint.
+        """Apply a SAVEPOINT or ROLLBACK TO.
 
-        A savepoint's name is not case sensitive, and one of the same name is replaced. To the server (utf8_general_ci)
-        most letters with an accent are those without: where that decides which savepoint is meant, it is not known.
+        Names of savepoints are not case sensitive. A savepoint replaces another of the same name. In the server's
+        collation (utf8_general_ci) most letters with an accent equal the letters without it. Raises UnknownSavepoint
+        for ROLLBACK TO an unknown name, and to a name that may equal another one in this collation.
+
         https://dev.mysql.com/doc/refman/9.7/en/savepoint.html
         """
         name = event.name.lower()
         known = [index for index, (other, _) in enumerate(self._set) if other == name]
-        if event.happening is Happening.SAVEPOINT:
+        if event.effect is RowEffect.SAVEPOINT:
             for index in known:
                 del self._set[index]
             self._set.append((name, event.position))
             return
-        alike = [other for other, _ in self._set if other != name and _unaccented(other) == _unaccented(name)]
+        alike = [other for other, _ in self._set if other != name and _strip_accents(other) == _strip_accents(name)]
         if alike:
             raise UnknownSavepoint(f"savepoint {event.name!r} may be {alike[-1]!r} to the server")
         if not known:
@@ -113,7 +115,7 @@ class Savepoints:
 
     @classmethod
     def of(cls, events: Iterable[TransactionEvent]) -> Savepoints:
-        """Those of a transaction's events so far; raises UnknownSavepoint."""
+        """The savepoints after a transaction's events; raises UnknownSavepoint."""
         savepoints = cls()
         for event in events:
             savepoints.take(event)

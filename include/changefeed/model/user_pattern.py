@@ -1,7 +1,6 @@
-"""Regular expressions that users give, matched in a time that is linear in the text: RE2's.
+"""Regular expressions of users, matched in linear time by RE2.
 
-Python's own engine tries all ways in which an expression may match, so that one line of YAML, or the rows that it is
-matched with, would keep a process for ever.
+Python's own engine backtracks. One expression in a YAML file could block a process forever.
 
 Source: https://github.com/google/re2/wiki/Syntax
 """
@@ -16,57 +15,57 @@ from typing import Any
 import re2
 
 LONGEST = 1000
-"""Characters of a pattern: a name that it is matched with has 129 at most, and one of a column 194."""
+"""Limit of a pattern in characters: the names to match have at most 129, or 194 with a column."""
 MOST = 10_000
-"""Patterns of one setting."""
+"""Limit of the patterns of one setting."""
 MOST_REGEXES = 100
-"""Of them regular expressions, which are tried one after another: a shell pattern takes a hundredth of their time."""
+"""Limit of the regular expressions of one setting. Each takes a hundred times as long as a shell pattern."""
 _COMPILED_BYTES = 1 << 20
-"""Of a compiled expression; `(x{1000}){1000}` would take gigabytes."""
+"""Limit of a compiled expression; `(x{1000}){1000}` would take gigabytes."""
 
 
 @dataclass(frozen=True)
 class UserPattern:
     """A regular expression in RE2's syntax, which has no lookaround and no backreferences.
 
-    All but `problem` raise ValueError, which says why, for a text that is none.
+    For an invalid expression, all methods and properties except `problem` raise ValueError with the reason.
     """
 
     text: str
     ignore_case: bool = False
 
     def fullmatch(self, text: str) -> Any | None:
-        """The match of the whole of ``text``, with `groups()`, `groupdict()` and `[group]`; None without one."""
-        return self._compiled.fullmatch(text.encode("utf-8", "replace").decode())
+        """The match of the complete ``text``, with `groups()`, `groupdict()` and `[group]`; None if there is none."""
+        return self._compile.fullmatch(text.encode("utf-8", "replace").decode())
 
     @property
     def groups(self) -> int:
-        """How many groups it has."""
-        return int(self._compiled.groups)
+        """The number of its groups."""
+        return int(self._compile.groups)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the groups that have one."""
-        return tuple(self._compiled.groupindex)
+        """The names of its named groups."""
+        return tuple(self._compile.groupindex)
 
     @property
     def problem(self) -> str:
-        """Why it is no expression, or can only be matched by trying all ways; '' for one that is matched."""
+        """Why the expression is invalid or cannot be matched in linear time; '' for a valid expression."""
         try:
-            _ = self._compiled
+            _ = self._compile
         except ValueError as error:
             return str(error)
         return ""
 
     @property
-    def _compiled(self) -> Any:
-        return _compiled(self.text, self.ignore_case)
+    def _compile(self) -> Any:
+        return _compile(self.text, self.ignore_case)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str, ignore_case: bool) -> Any:
+def _compile(text: str, ignore_case: bool) -> Any:
     if len(text) > LONGEST:
-        raise ValueError(f"it has {len(text)} characters, and {LONGEST} are wanted at most")
+        raise ValueError(f"it has {len(text)} characters, expected at most {LONGEST}")
     options = re2.Options()
     options.case_sensitive, options.log_errors, options.max_mem = not ignore_case, False, _COMPILED_BYTES
     try:
@@ -81,10 +80,10 @@ _HINTS = {"invalid perl operator": _NOT_LINEAR, "invalid escape sequen": _NOT_LI
 
 
 def check_number(patterns: Collection[str], regexes: int) -> None:
-    """Raises ValueError for more ``patterns``, or more of them ``regexes``, than one setting may have."""
+    """Raises ValueError if one setting has too many ``patterns`` or ``regexes``."""
     for count, most, what in ((len(patterns), MOST, "patterns"), (regexes, MOST_REGEXES, "regular expressions")):
         if count > most:
             raise ValueError(
-                f"has {count} {what}: wanted at most {most}. Take several names together, as in shop.orders_* or "
+                f"has {count} {what}: expected at most {most}. Take several names together, as in shop.orders_* or "
                 "'/shop\\.(orders|items|lines)/'"
             )

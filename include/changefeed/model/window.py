@@ -1,11 +1,11 @@
-"""The part of a binlog that is published as one, the slices that it is decoded in, and what a failover says of it.
+"""Windows of a binlog, their slices, and failovers.
 
-Coordinates of two servers have nothing in common, so after a failover what was published is known by transaction:
+Coordinates of two servers are not comparable. After a failover, published changes are identified by transaction:
 
-- a transaction in the checkpoint's GTID set was published, wherever it stands in the new binlog;
-- an unfinished window of the old server gave each topic-partition the messages up to some transaction. Those before it
-  in the old server's binlog (`BinlogOrder`) were given in full, and of the last of them as many messages as its
-  progress counts (`Mark`).
+- A transaction in the checkpoint's GTID set was published, at any position of the new binlog.
+- An unfinished window of the old server was published to each topic-partition up to one transaction. The transactions
+  before it in the old server's binlog (`BinlogOrder`) were published completely. Of the transaction itself, as many
+  messages were published as the topic-partition's progress counts (`HighWaterMark`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from changefeed.model.file_identity import FileIdentity
 
 @dataclass(frozen=True)
 class Failover:
-    """That a window's start was looked up by GTID set on another server than its checkpoint's.
+    """The checkpoint of the old server, for a window whose start was found on another server by GTID set.
 
-    ``window`` is the checkpoint's number and ``published`` its GTID set; ``from_uuid`` the old server, and ``at`` the
-    checkpoint's coordinates there.
+    ``from_uuid`` is the UUID of the old server. ``window``, ``published`` and ``at`` are the window number, the GTID
+    set and the coordinates of the checkpoint.
     """
 
     from_uuid: str
@@ -33,14 +33,16 @@ class Failover:
     at: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, part of the window's."""
+        """Plain values, for `Window.to_json`."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Mark:
-    """How far unfinished window number ``window`` of the old server gave a topic-partition: ``given`` messages, the
-    last ``messages`` of them of transaction ``gtid``."""
+class HighWaterMark:
+    """The progress of the old server's unfinished window ``window`` in a topic-partition.
+
+    The window published ``given`` messages. The last ``messages`` of them belong to transaction ``gtid``.
+    """
 
     topic: str
     partition: int
@@ -52,7 +54,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class BinlogFile:
-    """A binlog file as SHOW BINARY LOGS lists it, or as it stands in an archive."""
+    """A binlog file as SHOW BINARY LOGS lists it, or as an archive has it."""
 
     name: str
     size_bytes: int
@@ -62,16 +64,24 @@ class BinlogFile:
 
     @property
     def number(self) -> int:
-        """The number at the end of the name, by which files are ordered; raises SettingsError for a name without."""
+        """The number at the end of the name, by which files are ordered. Raises SettingsError if there is none."""
         return BinlogCoordinates(self.name, 0).number
+
+
+def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: BinlogCoordinates) -> int:
+    """The size of the binlog from ``start`` to ``end``, in bytes; negative if ``end`` is before ``start``."""
+    if end < start:
+        return -bytes_between(files, end, start)
+    complete_files = sum(file.size_bytes for file in files if start.number <= file.number < end.number)
+    return complete_files + end.position - start.position
 
 
 @dataclass(frozen=True)
 class Window:
-    """Half-open ``[start, head)`` of one source's binlog; both ends are commit boundaries.
+    """The range ``[start, head)`` of one source's binlog. Both ends are commit boundaries.
 
-    ``number`` counts a pipeline's windows from 1. ``frozen_at_ms`` is when ``head`` was read; it is part of the
-    window, so that a retry makes the same messages.
+    ``number`` counts the windows of a pipeline from 1. ``frozen_at_ms`` is the time at which ``head`` was read. It is
+    part of the window, so that a retry creates the same messages.
     """
 
     pipeline: str
@@ -83,21 +93,22 @@ class Window:
     head_gtids: str
     frozen_at_ms: int
     plan_seconds: float = 0.0
-    """Seconds that freezing it took; where a run has several windows, they stand in the first."""
+    """The duration of freezing, in seconds. Only the first window of a run has it."""
     failover: Failover | None = None
-    """Set when ``start`` was looked up by GTID set, because the checkpoint is another server's."""
+    """Set when ``start`` was looked up by GTID set, because the checkpoint is of another server."""
     newest: FileIdentity | None = None
-    """The file of ``head``, or a later one, as it was when the window was frozen: where it still is that, so are the
-    files before it. None in windows of archived files."""
+    """The identity, at the time of freezing, of the file of ``head`` or of a later file.
+
+    If it is unchanged, the files before it are unchanged, too. None in windows of archived files."""
 
     @property
     def after(self) -> int:
-        """The number of the window or seek that it follows; a failover leaves out those of windows that were begun."""
+        """The number of the window or seek before this window. A failover skips the numbers of begun windows."""
         return self.number - 1 if self.failover is None else self.failover.window
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is new: the checkpoint stands at the head."""
+        """Whether nothing is new: the checkpoint is at the head."""
         return self.start == self.head
 
     def to_json(self) -> dict[str, Any]:
@@ -120,7 +131,7 @@ class Window:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Window:
-        """Read what `to_json` gave."""
+        """Read `to_json`."""
         return cls(
             pipeline=str(values["pipeline"]),
             number=int(values["number"]),
@@ -137,15 +148,16 @@ class Window:
 
 
 ANONYMOUS = "ANONYMOUS"
-"""What MySQL calls the GTID of a transaction that has none (gtid_mode=OFF)."""
+"""MySQL's name for the missing GTID of a transaction (gtid_mode=OFF)."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """``[start, end)`` of one binlog file: what one Spark task decodes.
+    """The range ``[start, end)`` of one binlog file, which one Spark task decodes.
 
-    Begins at a commit boundary, or, inside a huge transaction, at a statement boundary; then ``gtid`` is that
-    of the transaction it begins in, or ANONYMOUS, else ''. Slices of a window are numbered from 0 in binlog order.
+    A slice begins at a commit boundary, or, inside a huge transaction, at a statement boundary. Inside a transaction,
+    ``gtid`` is the transaction's GTID or ANONYMOUS, else ''. ``number`` counts the slices of a window from 0 in binlog
+    order.
     """
 
     number: int
@@ -154,10 +166,10 @@ class Slice:
     end: int
     gtid: str = ""
     commit_micros: int = 0
-    """With ``gtid``: when that transaction was committed where it was made, in microseconds since 1970; 0 where nothing
-    says it."""
+    """With ``gtid``: commit time of that transaction on the original server, in microseconds since 1970; 0 if not
+    known."""
     thread: int = 0
-    """With ``gtid``: the connection that made that transaction; 0 where nothing says it."""
+    """With ``gtid``: connection id of that transaction; 0 if not known."""
 
     def __post_init__(self) -> None:
         check_file_name(self.file)
@@ -168,18 +180,18 @@ class Slice:
         return self.end - self.start
 
 
-def whole_file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[Slice]:
-    """A slice for each binlog file between the window's ends, as large as the window has of it.
+def file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[Slice]:
+    """Yield a slice for each binlog file of the window, with the bytes of the file that are in the window.
 
-    ``files`` is what the server has, in order. Raises BinlogGoneError when a file of the window is missing
-    from it: nothing between the ends may be passed over.
+    ``files`` are the server's files, in order. Raises BinlogGoneError if ``files`` misses a file of the window, because
+    no file of a window may be skipped.
     """
 
     def gone(number: int, have: str) -> str:
         return (
             f"binlog number {number} of window {window.start} to {window.head} is not on the server, which "
             f"has {have}: it was purged after the window was frozen. Publish archived files with a backfill, if "
-            "there are any, then seek behind them; and raise binlog_expire_logs_seconds."
+            "there are any, then seek to their end; and raise binlog_expire_logs_seconds."
         )
 
     yield from slices_between(window.start, window.head, files, gone)
@@ -188,10 +200,10 @@ def whole_file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[S
 def slices_between(
     start: BinlogCoordinates, end: BinlogCoordinates, files: Sequence[BinlogFile], gone: Callable[[int, str], str]
 ) -> Iterator[Slice]:
-    """A slice for each binlog file of ``[start, end)``, as large as the range has of it.
+    """Yield a slice for each binlog file of ``[start, end)``, with the bytes of the file that are in the range.
 
-    ``files`` are those that are there, in order. Raises BinlogGoneError, with what ``gone`` says of the number and of
-    those that are there, when one with bytes of the range is missing.
+    ``files`` are the existing files, in order. If a file of the range is missing, raises BinlogGoneError with the text
+    of ``gone``. The arguments of ``gone`` are the number of the missing file and a text that lists the existing files.
     """
     by_number = {file.number: file for file in files}
     slices = 0

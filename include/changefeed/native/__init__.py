@@ -1,1 +1,1 @@
-"""What compiled code is made of: how it is compiled, memory, spans, hashes, numbers of varying length."""
+"""The basis of compiled code: compilation, memory, spans, hashes, numbers of variable length."""

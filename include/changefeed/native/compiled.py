@@ -1,11 +1,13 @@
-"""How kernels are compiled: without the GIL, with a cache that knows the sources of all kernels, in all rooms.
+"""Compiles kernels, which run without the GIL; caches them by the sources of all kernels in all rooms.
 
-numba's own cache looks only at the file that holds the outermost function; a change in a module that it calls would
-go unnoticed. So the cache is in a folder named by a digest of all sources of kernels, of numba's version and of the
-flags that change the code.
+numba's own cache checks only the source file of the outermost function, so it would miss a change in a module that this
+function calls; it finds kernels by the path of their source, and tries to write to its folder. So `KernelFile` is
+used in its place. The name of its folder is a digest of all kernel sources, the CPU, the versions and flags that change
+the code.
 
-numba unpickles what it finds there, and runs it, so the folder is a `private_folder`. Where there can be none, kernels
-are compiled anew by each process.
+Kernels that were compiled for this CPU come first, then those for any CPU of this architecture, as in an image. Their
+files are unpickled and run, so they are read from `trusted_folders` and written to a `private_folder`. If there is
+none, each process compiles the kernels again.
 
 Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 """
@@ -13,25 +15,30 @@ Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 # kernels read this file
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import logging
 import os
+import platform
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import llvmlite
+import llvmlite.binding as llvm
 import numba
 import numba.core.config
+import numpy as np
+from numba.core import codegen, typeinfer
 from numba.core.types import unliteral
 
+from changefeed.native.kernel_file import KernelFile, warn_of_no_folder
 from changefeed.native.private_folder import private_folder
 
 config: Any = numba.core.config
-njit: Any = numba.njit  # its types lack some of its options
+host_cpu_features: Any = codegen.get_host_cpu_features
+njit: Any = numba.njit  # its types miss some of its options
 
 JIT_OFF = bool(config.DISABLE_JIT)
 """Whether the kernels run as plain Python (NUMBA_DISABLE_JIT=1)."""
@@ -39,94 +46,93 @@ JIT_OFF = bool(config.DISABLE_JIT)
 BOUNDS = bool(config.BOUNDSCHECK)
 """Whether each raw read and write is checked (NUMBA_BOUNDSCHECK=1)."""
 
-_log = logging.getLogger(__name__)
-
 ROOMS = ("native", "records", "formats", "binlog/kernel", "source/mysql", "transforms", "verify", "replicate")
 """The folders of the package that have kernels."""
 
 _OF_KERNELS = re.compile(
     rb"^(from changefeed.native.compiled import .*(inline|entry)|# kernels read this file)", re.MULTILINE
 )
-"""What a source has that kernels are made of."""
+"""The line that marks a module as a source of kernels."""
 
 _FLAGS = {"nogil": True, "_nrt": False}
-"""Without numba's reference counts: they took as long as all decoding. So a kernel may not create an array."""
+"""Disables numba's reference counts, which took as long as the decoding itself. So a kernel must not create arrays."""
+
+GENERIC = "generic"
+"""The CPU that has what each CPU of this architecture has (NUMBA_CPU_NAME=generic)."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+entry_files: list[KernelFile] = []
+"""The files of the kernels that this process has compiled or loaded."""
+
 
 def inline(function: Function) -> Function:
-    """Compile ``function`` for callers inside kernels; typed by each caller, never cached by itself."""
+    """The ``function`` for calls from kernels: numba compiles it into each kernel that calls it."""
     if JIT_OFF:
         return function
     compiled: Any = njit(**_FLAGS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     template_of = compiled.get_call_template
-    # To numba a literal number in a call is a type of its own: the function would be compiled once for each number.
+    # In numba each literal number in a call has a type of its own: numba would compile the function for each number.
     compiled.get_call_template = lambda args, kws: template_of(tuple(map(unliteral, args)), kws)
     return cast(Function, compiled)
 
 
 def entry(signature: Any) -> Callable[[Function], Function]:
-    """Compile a kernel that Python calls for exactly ``signature``, a text or numba's; or load it from the cache."""
+    """A decorator for a kernel that Python calls: compiles it for exactly ``signature``, or loads it from the cache.
+
+    ``signature`` is a text or a signature of numba.
+    """
 
     def compile_kernel(function: Function) -> Function:
         if JIT_OFF:
             return function
-        folder = cache_folder()
-        if folder is None:
-            return cast(Function, njit(signature, **_FLAGS)(function))
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(folder)
-        try:
-            with _compiled_once(folder / f"{function.__module__}.{function.__qualname__}.compiled"):
-                return cast(Function, njit(signature, cache=True, **_FLAGS)(function))
-        finally:
-            config.CACHE_DIR = before
+        dispatcher = njit(**_FLAGS)(function)
+        dispatcher._cache = file = KernelFile(file_name(function, signature), _cache_keys())
+        entry_files.append(file)
+        with typeinfer.register_dispatcher(dispatcher), file.compile_once():
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return cast(Function, dispatcher)
 
     return compile_kernel
 
 
-@contextmanager
-def _compiled_once(mark: Path) -> Iterator[None]:
-    """Of workers that start at once the first compiles a kernel, and leaves a ``mark`` behind; the others load it, with
-    nobody to wait for."""
-    if mark.exists():
-        yield
-        return
-    with _alone(mark.parent):
-        yield
-    with suppress(OSError):  # a folder that can only be read
-        mark.touch()
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock."""
-    try:
-        lock = (folder / "lock").open("w")
-    except OSError:  # a folder that can only be read: there is nothing to wait for
-        yield
-        return
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def file_name(function: Callable[..., Any], signature: Any) -> str:
+    """The name of the file with ``function``, compiled for ``signature``."""
+    return f"{function.__module__}.{function.__qualname__}.{hashlib.sha256(str(signature).encode()).hexdigest()[:8]}"
 
 
 def cache_folder() -> Path | None:
-    """The folder that holds the compiled kernels of exactly these sources; None where there can be no private one."""
-    return private_folder(cache_key(Path(__file__).parents[1]), _warn)
+    """The folder to which this process writes kernels; None if no folder is private."""
+    return private_folder(_cache_keys()[0], warn_of_no_folder)
 
 
-def cache_key(package: Path) -> str:
-    """What tells the kernels of ``package``, compiled by this numba with these flags, from any others."""
-    digest = hashlib.sha256(f"{numba.__version__} bounds={BOUNDS}".encode())
+def cache_key(package: Path, cpu: str = GENERIC) -> str:
+    """The cache key of the kernels of ``package``, compiled by these versions with these flags for ``cpu``."""
+    versions = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.implementation.cache_tag}"
+    flags = f"{BOUNDS} {config.OPT} {config.DEBUGINFO_DEFAULT} {config.LOOP_VECTORIZE} {config.SLP_VECTORIZE}"
+    digest = hashlib.sha256(f"{versions} {sys.platform} {platform.machine()} {cpu} {flags}".encode())
     for source in kernel_sources(package).values():
         digest.update(source)
     return digest.hexdigest()[:16]
 
 
+@cache
+def _cache_keys() -> tuple[str, ...]:
+    """The cache keys of this package: for the CPU that this process compiles for, and for any CPU."""
+    package = Path(__file__).parents[1]
+    return tuple(dict.fromkeys(cache_key(package, cpu) for cpu in (_target_cpu(), GENERIC)))
+
+
+def _target_cpu() -> str:
+    """Name and features of the CPU that this process compiles for: this machine's, or NUMBA_CPU_NAME."""
+    name = config.CPU_NAME or llvm.get_host_cpu_name()
+    features = config.CPU_FEATURES
+    return f"{name} {host_cpu_features() if features is None else features}".strip()
+
+
 def kernel_sources(package: Path) -> dict[str, bytes]:
-    """The sources that kernels are made of, by module below ``package``, in the order of ROOMS."""
+    """The sources of kernels, by module below ``package``, in the order of ROOMS."""
     found = {}
     for room in ROOMS:
         for name, source in _files(package / room):
@@ -135,18 +141,8 @@ def kernel_sources(package: Path) -> dict[str, bytes]:
     return found
 
 
-@cache
-def _warn(refused: str) -> None:
-    _log.warning(
-        "each process compiles the kernels anew, which takes a minute: there is no folder for them that only user %d "
-        "can write to. Set CHANGEFEED_KERNEL_CACHE to one with mode 0700. Passed over: %s",
-        os.getuid(),
-        refused,
-    )
-
-
 def _files(folder: Path) -> list[tuple[str, bytes]]:
-    """Name and source of each module of ``folder``."""
+    """Name and source of each module in ``folder``."""
     if folder.is_dir():
         return [(path.stem, path.read_bytes()) for path in sorted(folder.glob("*.py"))]
     loader = cast(Any, globals()["__loader__"])  # the package is inside a zip
@@ -157,5 +153,5 @@ def _files(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def python_of(function: Function) -> Function:
-    """The plain Python function behind an inline function, for the few that Python calls too."""
+    """The plain Python function of a function that `inline` returned, for callers in Python."""
     return cast(Function, getattr(function, "py_func", function))

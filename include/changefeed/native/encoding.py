@@ -1,4 +1,4 @@
-"""Binary values as text: base64 and hex digits."""
+"""Writes binary values as text: base64 and hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from changefeed.native.memory import Bytes, put8, put16, put32, u8, u16
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _BASE64 = np.frombuffer(_LETTERS + b"+/" + _LETTERS + b"-_", np.uint8).copy()
 _URL_SAFE = 64
-"""Where the alphabet for URLs begins."""
+"""The index at which the alphabet for URLs begins."""
 _HEX = np.frombuffer("".join(f"{n:02x}" for n in range(256)).encode(), np.uint8).copy()
 
 
 @inline
 def put_base64(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Write ``data[start:end]`` as base64 with padding; the caller has made room for 4 bytes per 3 begun."""
+    """Write ``data[start:end]`` as base64 with padding.
+
+    The caller provides 4 bytes of room for every 3 bytes or less.
+    """
     return _put_base64(out, at, data, start, end, 0)
 
 
@@ -54,7 +57,7 @@ def _put_base64(out: Bytes, at: int, data: Bytes, start: int, end: int, letters:
 
 @inline
 def put_hex(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Write ``data[start:end]`` as lower-case hex digits; the caller has made room for 2 bytes each."""
+    """Write ``data[start:end]`` as lower-case hexadecimal digits. The caller provides 2 bytes of room for each byte."""
     while start < end:
         put16(out, at, u16(_HEX, 2 * u8(data, start)))
         start += 1

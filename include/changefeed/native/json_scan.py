@@ -1,6 +1,7 @@
-"""Where the parts of a JSON text end. Each function returns the byte behind its part, or -1 for what is no JSON.
+"""Finds the ends of the parts of a JSON text.
 
-Spaces between parts count as none: no message of ours has any. Nor may values be nested deeper than DEEPEST.
+Each function returns the index after its part, or -1 for invalid JSON. Spaces between parts count as invalid, because
+messages have none. Nesting deeper than DEEPEST is invalid, too.
 Source: https://www.rfc-editor.org/rfc/rfc8259
 """
 
@@ -91,7 +92,7 @@ def _end_of_character(data: Bytes, at: int, end: int) -> int:
 
 @inline
 def _end_of_digits(data: Bytes, at: int, end: int) -> int:
-    """The end of at least one digit."""
+    """The end of a sequence of at least one digit."""
     begin = at
     while at < end and 48 <= u8(data, at) <= 57:
         at += 1
@@ -136,7 +137,7 @@ def end_of_name(data: Bytes, at: int, end: int) -> int:
 def end_of_value(data: Bytes, at: int, end: int) -> int:
     """The end of a value of any kind."""
     depth = 0
-    kinds = 0  # a bit for each value that is open, the last one lowest: 1 for an object
+    kinds = 0  # a bit for each open object (1) or array (0); the innermost is the lowest bit
     while True:
         if at >= end:
             return -1
@@ -148,7 +149,7 @@ def end_of_value(data: Bytes, at: int, end: int) -> int:
             kinds = kinds << 1 | is_object
             depth += 1
             at += 1
-            if at >= end or u8(data, at) != byte + 2:  # what closes either stands two behind what opens it
+            if at >= end or u8(data, at) != byte + 2:  # a closing bracket's code is the opening bracket's plus 2
                 if is_object == 1:
                     at = end_of_name(data, at, end)
                     if at < 0:
@@ -181,8 +182,9 @@ def end_of_value(data: Bytes, at: int, end: int) -> int:
 
 @inline
 def next_member(data: Bytes, at: int, end: int) -> int:
-    """Where the object's next member begins, ``at`` being behind its opening or behind a value; ``end`` where the
-    object ends there and with it the text, or -1."""
+    """The begin of an object's next member, or ``end`` if the object and the text end at ``at``, or -1.
+
+    ``at`` is after the object's opening bracket or after a value."""
     if at >= end:
         return -1
     byte = u8(data, at)

@@ -1,9 +1,9 @@
-"""Raw reads and writes of byte arrays, and the few operations on 64-bit words that plain ints lack.
+"""Raw reads and writes of byte arrays, and operations on 64-bit words that Python's ints do not have.
 
-These functions are all that differs between the compiled kernels and the same code run as plain Python
-(NUMBA_DISABLE_JIT=1). Inside kernels an integer is an int64; words that are unsigned in the binlog are carried by
-their bit pattern. Nothing here checks anything unless NUMBA_BOUNDSCHECK=1 is set: callers check an event's end and
-the buffer's size first, and the tests run with the checks on to show that they do.
+Only these functions differ between compiled kernels and the same code as plain Python (NUMBA_DISABLE_JIT=1). Inside
+kernels an integer is an int64; words that are unsigned in the binlog keep their bit pattern. Bounds are checked only
+with NUMBA_BOUNDSCHECK=1. Callers check an event's end and the buffer's size first; tests with NUMBA_BOUNDSCHECK=1 prove
+that they do.
 """
 
 # ruff: noqa: ARG001 - numba calls intrinsics and their generators with fixed arguments
@@ -21,7 +21,7 @@ Words = NDArray[np.int64]
 Ends = NDArray[np.uint32]
 
 FULL = -1
-"""What functions that write return where their buffer has no room."""
+"""What functions that write return if their buffer has no room."""
 
 STEP = 16
 """Bytes that `copy_short` moves at once."""
@@ -99,13 +99,13 @@ if JIT_OFF:
         to[to_at : to_at + count] = source[at : at + count]
 
     def copy_short(to: Bytes, to_at: int, source: Bytes, at: int, count: int) -> None:
-        """Copy ``count`` bytes, few as a rule, in steps of STEP: up to a step more must be there on both sides."""
+        """Copy ``count`` bytes in steps of STEP; for few bytes. Both sides must have room for up to STEP more bytes."""
         _check(to, to_at, -(-count // STEP) * STEP)
         _check(source, at, -(-count // STEP) * STEP)
         copy(to, to_at, source, at, count)
 
 else:
-    from llvmlite import ir  # type: ignore[import-untyped]
+    from llvmlite import ir
     from numba.core import cgutils as numba_cgutils
     from numba.core import types
     from numba.extending import intrinsic
@@ -167,11 +167,11 @@ else:
     @intrinsic
     def copy_short(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            whole = builder.and_(builder.add(args[4], _size(STEP - 1)), _size(-STEP))
-            destination = _pointer(context, builder, signature.args[0], args[0], args[1], whole)
-            origin = _pointer(context, builder, signature.args[2], args[2], args[3], whole)
+            rounded = builder.and_(builder.add(args[4], _size(STEP - 1)), _size(-STEP))
+            destination = _pointer(context, builder, signature.args[0], args[0], args[1], rounded)
+            origin = _pointer(context, builder, signature.args[2], args[2], args[3], rounded)
             step = ir.VectorType(ir.IntType(64), STEP // 8)
-            with cgutils.for_range_slice(builder, _size(0), whole, _size(STEP), ir.IntType(64)) as (index, _):
+            with cgutils.for_range_slice(builder, _size(0), rounded, _size(STEP), ir.IntType(64)) as (index, _):
                 part = builder.load(builder.bitcast(builder.gep(origin, [index]), step.as_pointer()), align=1)
                 builder.store(part, builder.bitcast(builder.gep(destination, [index]), step.as_pointer()), align=1)
             return context.get_dummy_value()
@@ -224,7 +224,7 @@ def little_endian(array: Bytes, at: int, width: int) -> int:
 
 @inline
 def big_endian(array: Bytes, at: int, width: int) -> int:
-    """An unsigned number of 0 to 8 bytes with its first byte the highest, as a 64-bit word."""
+    """An unsigned number of 0 to 8 bytes, the highest byte first, as a 64-bit word."""
     value = 0
     for index in range(width):
         value = wrap(value << 8) | u8(array, at + index)

@@ -38,5 +38,5 @@ def murmur2(data: Bytes, start: int, end: int) -> int:
 
 @inline
 def partition_of(data: Bytes, start: int, end: int, partitions: int) -> int:
-    """The partition that Kafka's default partitioner gives to the key ``data[start:end]``."""
+    """The partition that Kafka's default partitioner chooses for the key ``data[start:end]``."""
     return (murmur2(data, start, end) & 0x7FFFFFFF) % partitions

@@ -1,7 +1,8 @@
-"""Numbers as JSON text: integers, and doubles in their shortest form.
+"""Writes numbers as JSON text: integers, and doubles in their shortest form.
 
-Doubles follow Raffaele Giulietti's Schubfach ("The Schubfach way to render doubles", 2020): of the decimals that read
-back as the same double the shortest, and of those the closest. The spelling is orjson's: `1.0`, `0.00001`, `1e+16`.
+For doubles the algorithm is Raffaele Giulietti's Schubfach ("The Schubfach way to render doubles", 2020). Among the
+decimals that read back as the same double it finds the shortest; if there are several, the closest. The format is that
+of orjson: `1.0`, `0.00001`, `1e+16`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _POWERS = _powers()
 
 @inline
 def count_digits(value: int) -> int:
-    """How many decimal digits ``value`` (0 or more) has."""
+    """The number of decimal digits of ``value`` (0 or more)."""
     count = 1
     while value >= 10000:
         value = divide(value, 10000)
@@ -170,7 +171,7 @@ def put_double(out: Bytes, at: int, c: int, q: int, regular: bool) -> int:
 
 @inline
 def put_shortest(out: Bytes, at: int, digits: int, k: int) -> int:
-    """Write digits * 10**k, a double's shortest form, in the spelling of doubles; at most 25 bytes."""
+    """Write digits * 10**k, a double's shortest form, in the format of doubles; at most 25 bytes."""
     count = count_digits(digits)
     point = count + k
     if k >= 0 and point <= 16:
@@ -219,23 +220,23 @@ def _put_null(out: Bytes, at: int) -> int:
 
 
 _EXACT_DIGITS = 22
-"""Powers of ten up to this one are doubles."""
+"""The largest n for which 10**n is exactly a double."""
 
 
 @inline
 def rounded_double(bits: int, decimals: int) -> int:
-    """The bits of the double next to the decimal number of so many ``decimals`` that a double is."""
+    """The bits of the double nearest to a double's value rounded to ``decimals`` digits after the point."""
     value = np.int64(bits).view(np.float64)
     scale = 10.0**decimals
-    whole = value * scale
-    if decimals <= _EXACT_DIGITS and abs(whole) < 9007199254740992.0:
-        value = np.rint(whole) / scale
+    scaled = value * scale
+    if decimals <= _EXACT_DIGITS and abs(scaled) < 9007199254740992.0:
+        value = np.rint(scaled) / scale
     return int(np.float64(value).view(np.int64))
 
 
 @inline
 def put_float64(out: Bytes, at: int, bits: int) -> int:
-    """Write the IEEE double with these bits; `null` for what JSON has no number for."""
+    """Write the IEEE double with these bits; `null` for NaN and infinity."""
     exponent = (bits >> 52) & 0x7FF
     fraction = bits & 0xFFFFFFFFFFFFF
     if exponent == 0x7FF:

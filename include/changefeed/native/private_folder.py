@@ -1,11 +1,16 @@
-"""Folders for what this user's processes prepare once and run from then on: compiled kernels, Spark's classes.
+"""Finds folders for files that this user's processes write once and then execute: compiled kernels, Spark's classes.
 
-Whoever can write there runs code as whoever reads it. So each is this user's own, and one that others may write to,
-that is another's, or that a link leads to is passed over.
+Whoever can write to such a folder can execute code as this user. So a folder is skipped if other users can write to it,
+or if it is a link. Files are read from a folder of this user or of root, and written to a folder of this user.
 
-``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACHE_DIR``) says where; without it they are in the virtual
-environment's `kernel-cache`, where `make setup` has made one, else in the user's cache folder, or in the temporary one
-where that cannot be written.
+The parent folder is the first of these:
+
+1. ``CHANGEFEED_KERNEL_CACHE``, or numba's ``NUMBA_CACHE_DIR``;
+2. `kernel-cache` in the virtual environment, if `make setup` has created it;
+3. the user's cache folder;
+4. the temporary folder.
+
+Files are read also from `kernels` in the package, which a wheel brings.
 """
 
 from __future__ import annotations
@@ -17,49 +22,76 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
 
 def private_folder(name: str, refused: Callable[[str], None]) -> Path | None:
-    """The first folder ``name`` that only this user can write to; None where there is none.
+    """The first folder ``name`` that only this user can write to; None if there is none.
 
-    Then ``refused`` is called with why each was passed over.
+    If there is none, ``refused`` is called with the reason for each folder.
     """
     reasons = []
     for root in _roots():
         folder = root / name
-        reason = not_private(root) or not_private(folder)
+        reason = privacy_problem(root) or privacy_problem(folder)
         if not reason:
-            folder.chmod(0o700)
             return folder
         reasons.append(f"{str(root)!r}: {reason}")
     refused("; ".join(reasons))
     return None
 
 
-def not_private(folder: Path) -> str:
-    """Why somebody else could put something into ``folder``, which is made where it is missing; '' where none could."""
+def trusted_folders(name: str) -> list[Path]:
+    """The existing folders ``name`` that only this user or root can write to, first choice first. Creates none."""
+    return [
+        root / name
+        for root in (*_roots(), Path(__file__).parents[1] / "kernels")
+        if not trust_problem(root) and not trust_problem(root / name)
+    ]
+
+
+def is_trusted_file(status: os.stat_result) -> bool:
+    """Whether the open file with this ``status`` is this user's or root's, and others may not write to it."""
+    return stat.S_ISREG(status.st_mode) and status.st_uid in (0, os.getuid()) and not status.st_mode & _OTHERS_WRITE
+
+
+def trust_problem(folder: Path) -> str:
+    """Why another user than root could have written into ``folder``; '' if none could."""
+    try:
+        status = folder.lstat()  # the status of a link itself, because other users may change its target
+        if not stat.S_ISDIR(status.st_mode):
+            return "it is a link" if stat.S_ISLNK(status.st_mode) else "it is no folder"
+        if status.st_uid not in (0, os.getuid()):
+            return f"it is another user's ({status.st_uid})"
+        if status.st_mode & _OTHERS_WRITE:
+            return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+        # The parents of the path with its links, and the parents of its target.
+        parents = (*folder.absolute().parents, *folder.resolve().parents)
+        return next((reason for parent in parents if (reason := _replacement_problem(parent))), "")
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+
+
+def privacy_problem(folder: Path) -> str:
+    """Why other users could write into ``folder``, which is created if it is missing; '' if they cannot."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.lstat()  # of a link itself: others may change where it leads
+        owner = folder.lstat().st_uid
     except OSError as error:
-        return f"it cannot be made ({error.strerror})"
-    if not stat.S_ISDIR(status.st_mode):
-        return "it is a link"
-    if status.st_uid != os.getuid():
-        return f"it is another user's ({status.st_uid})"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
-    # The path as it is written, with the links in it, and the one that it leads to.
-    for parent in (*folder.absolute().parents, *folder.resolve().parents):
-        if reason := _replaceable(parent):
-            return reason
+        return f"it cannot be created ({error.strerror})"
+    if reason := trust_problem(folder):
+        return reason
+    if owner != os.getuid():
+        return f"it is another user's ({owner})"
     return "" if os.access(folder, os.W_OK) else "it cannot be written to"
 
 
-def _replaceable(parent: Path) -> str:
-    """Why somebody else could put another folder in the place of one in ``parent``; '' where none could.
+def _replacement_problem(parent: Path) -> str:
+    """Why other users could replace a folder in ``parent``; '' if they cannot.
 
-    Who owns a folder may rename what is in it, and so may who writes to it, unless it is sticky, as /tmp is. A group
-    that is root's, or has this user only (as its number says), is nobody else. Whoever owns / owns all programs.
+    The owner of a folder can rename its entries. Users with write permission can do so, too, unless the folder is
+    sticky, as /tmp is. Root's group and the group with this user's own number do not count as other users. The owner of
+    / is trusted.
     """
     status = parent.lstat()
     if parent == parent.parent:
@@ -78,6 +110,20 @@ def _roots() -> list[Path]:
     of_setup = Path(sys.prefix) / "kernel-cache"
     return [
         *([Path(chosen)] if chosen else [of_setup] if of_setup.is_dir() else []),
-        Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "changefeed" / "kernel",
-        Path(tempfile.gettempdir()) / f"changefeed-kernel-{os.getuid()}",
+        *_cache_of_user(),
+        *_temporary_folder(),
     ]
+
+
+def _cache_of_user() -> list[Path]:
+    try:
+        return [Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "changefeed" / "kernel"]
+    except RuntimeError:  # a user without a name, and without HOME
+        return []
+
+
+def _temporary_folder() -> list[Path]:
+    try:
+        return [Path(tempfile.gettempdir()) / f"changefeed-kernel-{os.getuid()}"]
+    except FileNotFoundError:  # no folder can be written to, as in a container with a read-only root file system
+        return []

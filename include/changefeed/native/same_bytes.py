@@ -1,4 +1,4 @@
-"""Whether byte strings are equal."""
+"""Compares byte strings."""
 
 from __future__ import annotations
 

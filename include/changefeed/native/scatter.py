@@ -32,10 +32,12 @@ def scatter(
     sorted_seconds: Ends,
     sorted_nulls: Bytes,
 ) -> None:
-    """Sort ``count`` messages by group, keeping their order within each.
+    """Sort ``count`` messages by group; within a group they stay in order.
 
-    ``firsts`` and ``begins`` (one longer than there are groups, zeros) become the first message and the first byte of
-    each group; ends count from their group's first byte. ``next_message`` and ``next_byte`` are scratch of that size.
+    - ``firsts`` and ``begins`` get the number of the first message and the offset of the first byte of each group. They
+      have one item more than there are groups, and must be zeros before.
+    - ``sorted_ends`` count from the first byte of the group.
+    - ``next_message`` and ``next_byte`` are scratch arrays with one item more than there are groups.
     """
     number_of_groups = firsts.shape[0] - 1
     begin = 0

@@ -1,8 +1,8 @@
-"""An array as the functions inside a kernel pass it on: where it begins and how long it is.
+"""Spans: the address and length of an array, which the functions of a kernel pass instead of arrays.
 
-numba passes an array as seven words, and the functions of a kernel take up to a dozen arrays each: a fifth of all
-decoding went to that. So a kernel makes spans of its arrays before all else. An index is never counted from the end,
-and is checked only with NUMBA_BOUNDSCHECK=1, as in `memory`. In plain Python a span is the array itself.
+numba passes an array as seven words, and a function of a kernel takes up to a dozen arrays. This took a fifth of the
+decoding time, so a kernel first creates spans of its arrays. An index must not be negative; it is checked only with
+NUMBA_BOUNDSCHECK=1, as in `memory`. In plain Python a span is the array itself.
 
 Source: https://numba.readthedocs.io/en/stable/extending/low-level.html
 """
@@ -26,7 +26,7 @@ if JIT_OFF:
         return array
 
     def length(array: NDArray[Any]) -> int:
-        """How many items a span has."""
+        """The number of items of a span."""
         return int(array.shape[0])
 
     def part(array: Array, begin: int, end: int) -> Array:
@@ -38,13 +38,13 @@ if JIT_OFF:
 else:
     import operator
 
-    from llvmlite import ir  # type: ignore[import-untyped]
+    from llvmlite import ir
     from numba.core import datamodel as numba_datamodel
     from numba.core import imputils, types
     from numba.core.typing import templates as numba_templates
     from numba.extending import intrinsic
 
-    datamodel: Any = numba_datamodel  # hardly typed, as all of numba's inside
+    datamodel: Any = numba_datamodel  # untyped, as numba's internals are
     templates: Any = numba_templates
     pointer_to: Any = types.CPointer
     lower: Any = imputils.lower_builtin
@@ -62,14 +62,14 @@ else:
     datamodel.register_default(SpanType)(_model)
 
     def parts(context: Any, builder: Any, of: Any, value: Any) -> tuple[Any, Any]:
-        """LLVM's values of an array's or a span's address and length in items."""
+        """LLVM's values of the address of an array or a span, and of its length in items."""
         if isinstance(of, SpanType):
             return builder.extract_value(value, 0), builder.extract_value(value, 1)
         view = context.make_array(of)(context, builder, value)
         return view.data, builder.extract_value(view.shape, 0)
 
     def check(context: Any, builder: Any, at: Any, count: Any, size: Any) -> None:
-        """With NUMBA_BOUNDSCHECK=1: raise IndexError when ``count`` items at ``at`` are not all inside."""
+        """With NUMBA_BOUNDSCHECK=1: raise IndexError if ``count`` items at ``at`` are not all within ``size`` items."""
         if not BOUNDS:
             return
         end = builder.add(at, count)
@@ -79,7 +79,7 @@ else:
             builder.icmp_signed(">", end, size),
         )
         with builder.if_then(outside, likely=False):
-            context.call_conv.return_user_exc(builder, IndexError, ("a kernel reached outside of its array",))
+            context.call_conv.return_user_exc(builder, IndexError, ("a kernel accessed memory outside of its array",))
 
     @intrinsic
     def span(typing_context: Any, array: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Numbers of varying length, as Kafka's records have them: zigzag, so that small ones of either sign take few bytes.
+"""Numbers of variable length, as in Kafka's records. They are zigzag-encoded, so that small numbers of either sign are
+short.
 
 Source: https://kafka.apache.org/protocol#protocol_types, "VARINT"
 """
@@ -10,12 +11,12 @@ from changefeed.native.memory import FULL, Bytes, put8, shift_right, u8, wrap
 from changefeed.native.span import length
 
 CUT = -1
-"""Where a number ends that is cut off."""
+"""Returned instead of an end if the number is cut off."""
 
 
 @inline
 def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends: CUT where it does not."""
+    """The number at ``at``, and the address after it, or CUT."""
     value = 0
     shift = 0
     while at < end and shift < 64:
@@ -30,7 +31,7 @@ def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @inline
 def size_of_varint(value: int) -> int:
-    """Bytes of the varint of ``value``, which is not negative."""
+    """The size of the varint of ``value``, which must be 0 or more, in bytes."""
     size = 1
     rest = value >> 6
     while rest > 0:
@@ -41,7 +42,7 @@ def size_of_varint(value: int) -> int:
 
 @inline
 def put_varint(out: Bytes, at: int, value: int) -> int:
-    """Write ``value`` of either sign, up to a whole word; returns where it ends: at most ten bytes."""
+    """Write the signed 64-bit number ``value`` in at most ten bytes; returns the new end."""
     rest = wrap(value << 1) ^ (value >> 63)
     while rest < 0 or rest > 127:
         put8(out, at, (rest & 127) | 128)
@@ -53,8 +54,9 @@ def put_varint(out: Bytes, at: int, value: int) -> int:
 
 @inline
 def put_length(out: Bytes, begin: int, reserved: int, end: int) -> int:
-    """Put the length of ``out[begin + reserved:end]`` before it, moved where its length takes more or fewer bytes than
-    ``reserved``; the new end, or FULL."""
+    """Write the length of ``out[begin + reserved:end]`` before it; returns the new end, or FULL.
+
+    If the length does not have ``reserved`` bytes, the content is moved."""
     text = begin + reserved
     size = end - text
     shift = size_of_varint(size) - reserved

@@ -1,1 +1,1 @@
-"""What is done to a pipeline beside its runs: check, status, seek, backfill, recover, prune."""
+"""Operations on a pipeline, apart from its runs: check, status, seek, backfill, recover, prune, rename, sign."""

@@ -1,4 +1,4 @@
-"""backfill: from a request to a frozen window and what lies in it, and what is left of it in the end."""
+"""backfill: plans a frozen window from a request, and cleans up the commit log after the window is published."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.binlog.search.finder import Binlogs, Finder, ResumePoint, bytes_between
+from changefeed.binlog.search.finder import Binlogs, Finder, ResumePoint
 from changefeed.binlog.search.schema_scan import TableCounts, count_rows
 from changefeed.errors import AccountingError, BinlogGoneError, SettingsError
 from changefeed.kafka.fencing import fence
@@ -17,7 +17,7 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.manifest import Manifest
 from changefeed.model.run_identity import backfill_identity
 from changefeed.model.seek import seconds_of
-from changefeed.model.window import BinlogFile, Slice, Window, slices_between
+from changefeed.model.window import BinlogFile, Slice, Window, bytes_between, slices_between
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.old_identities import forget_older
 from changefeed.pipeline.open_windows import sealed_manifest
@@ -33,12 +33,12 @@ from changefeed.source.mysql.preflight import preflight
 from changefeed.source.mysql.session import Session
 
 KEPT_BACKFILLS = 100
-"""So many backfills of a pipeline, the latest ones, may be tried again without publishing anything twice."""
+"""The number of a pipeline's latest backfills that can be retried without publishing anything twice."""
 
 
 @dataclass(frozen=True)
 class BackfillPlan:
-    """What a backfill will publish: its window, its files, and the topics of the tables that are there now."""
+    """What a backfill will publish: its window, its files, and the topics of the current tables."""
 
     window: Window
     files: tuple[BinlogFile, ...]
@@ -46,15 +46,16 @@ class BackfillPlan:
     topics: dict[str, str]
     archive: str | None
     tables: dict[str, TableCounts]
-    """What lies in the range by "database.table", of all tables, captured or not; without compressed transactions."""
+    """By "database.table", the changes in the range. They include changes of tables that the pipeline does not capture,
+    and exclude compressed transactions."""
 
     @property
     def source(self) -> str:
-        """Where the files are read, for people."""
+        """Where the backfill reads the files, as a text for people."""
         return "archived files" if self.archive else "the server"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as a task and the REST API hand them on."""
+        """The plan as plain values, for XComs and the REST API."""
         return {
             "window": self.window.to_json(),
             "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in self.files],
@@ -74,16 +75,20 @@ def plan_backfill(
     *,
     archive_of: ArchiveLookup,
 ) -> BackfillPlan:
-    """Find the range in the server's files or the archived ones. Nothing is published, no checkpoint is looked at.
+    """Return the plan of a backfill: find the range of ``request`` in the server's binlog files or in archived files.
 
-    ``archive_of`` says which archives may be read: before any is, and before the source is asked for anything.
+    Publishes nothing, and does not read the checkpoint.
 
-    With an ``identity`` that has begun already, the window is the one that was frozen then: planned again, an open
-    range ends where it ended the first time, and nothing is published twice.
+    ``archive_of`` checks whether the archive may be read. It is called before the archive and the source are read.
 
-    Raises BinlogGoneError for a range that is not there, naming the files that are, and for an archived file that is
-    not proved to be complete (`check_complete`); SettingsError for one that
-    is empty, for ends that are no commit boundaries, and for tables that the pipeline does not capture.
+    If an earlier attempt of ``identity`` began to publish, the plan has that attempt's frozen window. So an open range
+    ends where it ended the first time, and nothing is published twice.
+
+    Raises:
+    - BinlogGoneError if the range does not exist (it names the existing files), or if `check_complete` cannot prove
+      that an archived file is complete.
+    - SettingsError if the range is empty, if an end is not a commit boundary, or if the pipeline does not capture a
+      requested table.
     """
     archive = archive_of(request.archive) if request.archive else None
     pipeline = connections.pipeline
@@ -109,7 +114,7 @@ def plan_backfill(
             slices = _slices(binlogs, start, head)
             read = {each.file for each in slices}
             files = tuple(file for file in binlogs.files() if file.name in read)
-            tables = _counted(binlogs, slices)
+            tables = _count_changes(binlogs, slices)
     window = frozen or Window(
         pipeline=pipeline.name,
         number=1,
@@ -126,28 +131,28 @@ def plan_backfill(
 
 
 def sealed_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest | None:
-    """The manifest of a backfill that is complete; None while it is not."""
+    """The manifest of a complete backfill; None if it is not complete."""
     return sealed_manifest(window, commit_log_state(connections, identity))
 
 
 def finish_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest:
-    """The manifest of a backfill that is complete; what nobody needs of it any more is forgotten.
+    """Remove the progress of a complete backfill from the commit log, and return the backfill's manifest.
 
-    Its progress goes, a record for each topic-partition that it wrote: every run of a pipeline reads the whole log.
-    Its seal stays, so that a retry of any of its tasks finds it done and publishes nothing twice, until
-    KEPT_BACKFILLS others were at work after it; then all of its records go. The same holds for backfills that were
-    begun and never finished.
+    Every run reads the complete commit log, so it must stay small.
 
-    Raises AccountingError where the commit log has no seal of ``window``.
+    The seal stays, so that a retry of a task publishes nothing twice. After KEPT_BACKFILLS later backfills, all records
+    of a backfill are removed, even if it was never finished.
+
+    Raises AccountingError if the commit log has no seal of ``window``.
     """
     manifest = sealed_backfill(connections, window, identity)
     if manifest is None:
         raise AccountingError(
-            f"backfill {identity!r} ({window.start} to {window.head}) is not sealed in the commit log: not all of it "
-            "is known to be in Kafka. Publish it again: its task `ingest`, or `changefeed backfill` with its --run-id."
+            f"backfill {identity!r} ({window.start} to {window.head}) is not sealed in the commit log, so records may "
+            "be missing in Kafka. Publish it again: its task `ingest`, or `changefeed backfill` with its --run-id."
         )
     with connections.lease(identity, brief=True) as lease:
-        fence(lease)  # a task of it that comes late, as copies of tasks do, publishes nothing without its progress
+        fence(lease)  # a late copy of a task must not publish after its progress is removed
         state = lease.log().read()
         lease.log().forget({topic for topic, _ in state.progress}, state)
     forget_older(connections, backfill_identity(connections.pipeline.name, ""), KEPT_BACKFILLS)
@@ -155,7 +160,7 @@ def finish_backfill(connections: PipelineConnections, window: Window, identity: 
 
 
 def _begun_window(connections: PipelineConnections, identity: str, uuid: str) -> Window | None:
-    """The window that an earlier attempt of ``identity`` began to publish, or has published; None for the first."""
+    """The window that an earlier attempt of ``identity`` began to publish; None for the first attempt."""
     state = commit_log_state(connections, identity)
     begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]
     if not begun:
@@ -163,8 +168,8 @@ def _begun_window(connections: PipelineConnections, identity: str, uuid: str) ->
     window = begun[-1]
     if window.server_uuid != uuid:
         raise BinlogGoneError(
-            f"backfill {identity!r} was begun on server {window.server_uuid}, found server {uuid}: the same "
-            "coordinates mean other changes there. Start a new backfill."
+            f"expected server {window.server_uuid}, on which backfill {identity!r} began, found server {uuid}: the "
+            "same coordinates mean other changes there. Start a new backfill."
         )
     return window
 
@@ -195,13 +200,13 @@ def _range(finder: Finder, request: BackfillRequest) -> tuple[ResumePoint, Resum
 
 
 def _slices(binlogs: Binlogs, start: ResumePoint, head: ResumePoint) -> list[Slice]:
-    def gone(number: int, have: str) -> str:
+    def missing_file_message(number: int, have: str) -> str:
         return f"binlog number {number} of the range {start} to {head} is not there; there are {have}"
 
-    return list(slices_between(start.coordinates, head.coordinates, binlogs.files(), gone))
+    return list(slices_between(start.coordinates, head.coordinates, binlogs.files(), missing_file_message))
 
 
-def _counted(binlogs: Binlogs, slices: Iterable[Slice]) -> dict[str, TableCounts]:
+def _count_changes(binlogs: Binlogs, slices: Iterable[Slice]) -> dict[str, TableCounts]:
     counts: dict[str, TableCounts] = {}
     for each in slices:
         count_rows(binlogs.chunks(each.file, each.start, each.end), counts, each)

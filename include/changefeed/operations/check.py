@@ -1,8 +1,8 @@
-"""check: everything that can be known to be wrong before a run.
+"""check: finds problems before a run.
 
-A part is a function that yields findings: of the source in `source_checks`, of all else here. To add one, write
-the function and name it in `PARTS`, or in `SOURCE_PARTS` there. A part raises what it cannot go on with: that is its
-last finding, and the others are asked all the same.
+A part is a function that yields findings. Parts about the source are in `source_checks`, all others are here. To add a
+part, write the function and add it to `SOURCE_PARTS` there or to `PARTS` here. If a part raises an error, the error is
+its last finding, and the other parts still run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from changefeed.errors import (
     SourceUnavailableError,
     TopicError,
 )
-from changefeed.ingest.begin import begin_topics, check_begin
+from changefeed.ingest.begin import check_begin, check_begin_topics
 from changefeed.kafka.fencing import check_transactions
 from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
 from changefeed.model.checkpoint import CheckpointStore
@@ -28,23 +28,23 @@ from changefeed.model.topic_name import schema_changes_topic
 from changefeed.operations.finding import Finding, Level, fail, ok, warn
 from changefeed.operations.neighbours import Neighbours
 from changefeed.operations.routed_tables import routed_tables
-from changefeed.operations.source_checks import CheckedSource, check_source
+from changefeed.operations.source_checks import SourceContext, check_source
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.known_progress import known_state
+from changefeed.pipeline.known_progress import state_for_checkpoint
 from changefeed.pipeline.plan import Plan, plan
-from changefeed.pipeline.topics import wanted_topics
+from changefeed.pipeline.topics import required_topics
 from changefeed.pipeline.unknown_tables import check_tables_known
 from changefeed.snapshot.hidden_bounds import check_bounds
 
 _UNREACHABLE = (BrokerUnavailableError, SourceUnavailableError)
-"""Errors that each part would find again, in other words."""
+"""Errors that several parts may raise for the same cause, with different messages. Each class is reported once."""
 _SHOWN = 50
-"""So many tables and topics have a line of their own."""
+"""The number of tables and topics that get their own line."""
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What the parts of a check look at. ``open_store`` raises SettingsError where the store cannot be had here."""
+class CheckContext:
+    """The input of the parts of a check. ``open_store`` raises SettingsError if the store cannot be opened here."""
 
     connections: PipelineConnections
     neighbours: Neighbours
@@ -53,45 +53,47 @@ class Checked:
     closing: ExitStack
 
     @cached_property
-    def source(self) -> CheckedSource:
+    def source(self) -> SourceContext:
         """The source, with one session for all parts. Raises as `Session` does."""
-        return CheckedSource(self.connections, self.closing.enter_context(self.connections.session()))
+        return SourceContext(self.connections, self.closing.enter_context(self.connections.session()))
 
     @cached_property
     def topics(self) -> dict[str, TopicSettings]:
-        """The topics of the pipeline, as they are made where they are missing."""
-        return wanted_topics(self.connections.pipeline, self.source.session)
+        """The topics of the pipeline, with the settings that a run uses to create missing topics."""
+        return required_topics(self.connections.pipeline, self.source.session)
 
     @cached_property
     def partitions(self) -> dict[str, int]:
-        """How many partitions each of the topics has that is there."""
+        """The number of partitions of each existing topic."""
         return partition_counts(self.connections.kafka, self.topics)
 
 
-Part = Callable[[Checked], Iterator[Finding]]
+Part = Callable[[CheckContext], Iterator[Finding]]
 
 
 def check(
     connections: PipelineConnections, neighbours: Neighbours, open_store: Callable[[], CheckpointStore]
 ) -> Iterator[Finding]:
-    """Yield what was found; nothing is raised, and nothing is stored. ``neighbours`` are the pipelines beside this one.
+    """Yield the findings. Stores nothing, and raises nothing: errors are findings.
 
-    What two parts are stopped by is found once.
+    ``neighbours`` are all pipelines of the folder.
+
+    An error that stops several parts is yielded once.
     """
     found: set[str] = set()
     unreachable: set[type[ChangefeedError]] = set()
     with ExitStack() as closing:
-        checked = Checked(connections, neighbours, open_store, closing)
+        context = CheckContext(connections, neighbours, open_store, closing)
         for part in PARTS:
-            for finding in _findings(part, checked, unreachable):
+            for finding in _findings(part, context, unreachable):
                 if finding.level is not Level.FAIL or finding.text not in found:
                     yield finding
                 found.add(finding.text)
 
 
-def _findings(part: Part, checked: Checked, unreachable: set[type[ChangefeedError]]) -> Iterator[Finding]:
+def _findings(part: Part, context: CheckContext, unreachable: set[type[ChangefeedError]]) -> Iterator[Finding]:
     try:
-        yield from part(checked)
+        yield from part(context)
     except _UNREACHABLE as error:
         if type(error) not in unreachable:
             unreachable.add(type(error))
@@ -100,100 +102,98 @@ def _findings(part: Part, checked: Checked, unreachable: set[type[ChangefeedErro
         yield fail(error)
 
 
-def _source(checked: Checked) -> Iterator[Finding]:
-    yield from check_source(checked.source)
+def _source(context: CheckContext) -> Iterator[Finding]:
+    yield from check_source(context.source)
 
 
-def _kafka(checked: Checked) -> Iterator[Finding]:
-    connections = checked.connections
-    kafka, wanted = connections.kafka, connections.pipeline.topics.replication_factor
+def _kafka(context: CheckContext) -> Iterator[Finding]:
+    connections = context.connections
+    kafka, replicas = connections.kafka, connections.pipeline.topics.replication_factor
     kafka.check_options()
     brokers = kafka.broker_count()
     yield ok(f"Kafka {kafka.bootstrap}: reachable, {_brokers(brokers)}")
     check_transactions(kafka, connections.pipeline.name, connections.pipeline.kafka.transaction_timeout_seconds)
-    if wanted > brokers:
+    if replicas > brokers:
         raise TopicError(
-            f"topics.replication_factor of pipeline {connections.pipeline.name!r} is {wanted}, and the cluster at "
-            f"{kafka.bootstrap!r} has {_brokers(brokers)} up: no topic can be made there. Write at most {brokers}, or "
+            f"topics.replication_factor of pipeline {connections.pipeline.name!r} is {replicas}, and the cluster at "
+            f"{kafka.bootstrap!r} has {_brokers(brokers)} up: no topic can be created. Set at most {brokers}, or "
             "start the other brokers."
         )
-    topics, counts = checked.topics, checked.partitions
+    topics, counts = context.topics, context.partitions
     yield from _partitions(topics, counts)
     if not connections.pipeline.topics.create:
-        if lacking := {name: settings for name, settings in topics.items() if name not in counts}:
-            raise not_there(kafka, lacking)
-        yield ok(f"{len(topics)} topics: all are there, none would be made")
+        if absent := {name: settings for name, settings in topics.items() if name not in counts}:
+            raise not_there(kafka, absent)
+        yield ok(f"{len(topics)} topics: all exist, none would be created")
         return
     missing = missing_topics(kafka, topics)
-    yield ok(f"{len(topics)} topics: {len(topics) - len(missing)} are there, {len(missing)} will be made")
+    yield ok(f"{len(topics)} topics: {len(topics) - len(missing)} exist, {len(missing)} will be created")
 
 
 def _partitions(topics: Mapping[str, TopicSettings], counts: Mapping[str, int]) -> Iterator[Finding]:
-    """The topics that are there with other partitions than the pipeline says."""
+    """Warn of existing topics whose number of partitions differs from the pipeline's settings."""
     others = [name for name in topics if name in counts and counts[name] != topics[name].partitions]
     for name in others[:_SHOWN]:
         yield warn(
             f"topic {name!r} has {counts[name]} partitions, and the pipeline's settings say {topics[name].partitions}: "
-            "it is used as it is. Add partitions with kafka-topics.sh, or write what it has"
+            "it is used as it is. Add partitions with kafka-topics.sh, or change the setting"
         )
     if others[_SHOWN:]:
-        yield warn(f"and {len(others) - _SHOWN} more topics with other partitions than the pipeline's settings say")
+        yield warn(f"and {len(others) - _SHOWN} more topics with another number of partitions than the settings say")
 
 
 def _brokers(count: int) -> str:
     return "1 broker" if count == 1 else f"{count} brokers"
 
 
-def _next_run(checked: Checked) -> Iterator[Finding]:
-    """What the next run would publish, or be refused for: the same questions, of the same code."""
-    connections = checked.connections
+def _next_run(context: CheckContext) -> Iterator[Finding]:
+    """Report what the next run would publish, or the error it would raise. Calls the same code as a run."""
+    connections = context.connections
     try:
-        store = checked.open_store()
+        store = context.open_store()
     except SettingsError as error:
-        if connections.pipeline.checkpoint.connection is not None:
+        if connections.pipeline.checkpoint.store != "variable":
             raise
-        yield warn(
-            f"what the next run would be refused for is not looked at here: {error}"
-        )  # Airflow runs it elsewhere
+        yield warn(f"whether the next run would fail is not checked here: {error}")  # only Airflow can open this store
         return
     planned = plan(connections, store, keep_first_checkpoint=False)
     yield from map(warn, planned.doubts)
     check_tables_known(connections.pipeline, planned.history, planned.start)
-    state = known_state(connections, planned.expected)
+    state = state_for_checkpoint(connections, planned.expected)
     window = next((each for each in planned.unfinished if each.number not in state.seals), planned.window)
     check_begin(connections, window, state)
-    begin_topics(connections, window, state, checked.topics)
-    yield ok(f"next run: {_described(planned)}")
+    check_begin_topics(connections, window, state, context.topics)
+    yield ok(f"next run: {_describe(planned)}")
 
 
-def _described(planned: Plan) -> str:
+def _describe(planned: Plan) -> str:
     window, unfinished = planned.window, planned.unfinished
     if planned.is_empty:
         return f"nothing new, checkpoint and head are both at {window.head}"
-    first = f"ends what an earlier run left unfinished, from {unfinished[0].start}; then " if unfinished else ""
+    first = f"finishes the window of an earlier run, from {unfinished[0].start}; then " if unfinished else ""
     return f"{first}window {window.number}, {window.start} to {window.head}, {planned.window_bytes:,} bytes"
 
 
-def _routed(checked: Checked) -> Iterator[Finding]:
-    """Each table with its topic as it is, and a message of it."""
-    source = checked.source
+def _routes(context: CheckContext) -> Iterator[Finding]:
+    """Report each table with its topic and a sample message."""
+    source = context.source
     try:
-        partitions = checked.partitions
+        partitions = context.partitions
     except ChangefeedError:
-        partitions = {}  # which `_kafka` has said
+        partitions = {}  # `_kafka` reports this error
     routed = routed_tables(
-        checked.connections, source.tables, server_names_keys=source.server_names_keys, partitions=partitions
+        context.connections, source.tables, server_names_keys=source.server_names_keys, partitions=partitions
     )
     for table in islice(routed, _SHOWN):
         yield ok("\n  ".join([str(table), *(table.sample.lines if table.sample else [])]))
     if rest := sum(1 for _ in routed):
-        name = checked.connections.pipeline.name
+        name = context.connections.pipeline.name
         yield ok(f"and {rest} more tables: `changefeed explain DATABASE.TABLE --pipeline {name}` shows each")
 
 
-def _server_ids(checked: Checked) -> Iterator[Finding]:
-    """That there are enough of the pipeline's server_ids; nothing where it names none."""
-    connections = checked.connections
+def _server_ids(context: CheckContext) -> Iterator[Finding]:
+    """Report whether the pipeline has enough server_ids. Reports nothing if it has no such setting."""
+    connections = context.connections
     own, cores = connections.server_ids, connections.pipeline.spark.cores
     if not own.ids:
         return
@@ -205,17 +205,17 @@ def _server_ids(checked: Checked) -> Iterator[Finding]:
     yield ok(f"server_ids {own}: {len(own.ids)} for {known}")
 
 
-def _registry(checked: Checked) -> Iterator[Finding]:
-    """Whether the format's schema registry answers."""
-    registry = checked.connections.registry
+def _registry(context: CheckContext) -> Iterator[Finding]:
+    """Report whether the format's schema registry answers."""
+    registry = context.connections.registry
     if registry is not None:
-        level = registry.level(schema_changes_topic(checked.connections.pipeline.name))
+        level = registry.level(schema_changes_topic(context.connections.pipeline.name))
         yield ok(f"schema registry {registry.connection}: new subjects have the compatibility {level}")
 
 
-def _logs(checked: Checked) -> Iterator[Finding]:
-    """What of the commit log is not the pipeline's, and whether a snapshot may write to it how far it has come."""
-    log, pipeline = checked.connections.commit_log(), checked.connections.pipeline
+def _logs(context: CheckContext) -> Iterator[Finding]:
+    """Warn of foreign records in the commit log, and if a snapshot may not store its progress there."""
+    log, pipeline = context.connections.commit_log(), context.connections.pipeline
     foreign = log.foreign() if log.exists() else []
     if foreign:
         yield warn(
@@ -224,13 +224,13 @@ def _logs(checked: Checked) -> Iterator[Finding]:
         )
     if pipeline.hides_columns:
         try:
-            check_bounds(checked.connections, checked.source.tables)
+            check_bounds(context.connections, context.source.tables)
         except SettingsError as error:
             yield warn(f"a snapshot would be refused: {error}")
 
 
-def _neighbours(checked: Checked) -> Iterator[Finding]:
-    yield from checked.neighbours.findings(checked.connections)
+def _neighbours(context: CheckContext) -> Iterator[Finding]:
+    yield from context.neighbours.findings(context.connections)
 
 
-PARTS: tuple[Part, ...] = (_source, _kafka, _routed, _next_run, _server_ids, _registry, _logs, _neighbours)
+PARTS: tuple[Part, ...] = (_source, _kafka, _routes, _next_run, _server_ids, _registry, _logs, _neighbours)

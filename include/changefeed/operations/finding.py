@@ -1,4 +1,4 @@
-"""What a check says: lines that are OK, WARN or FAIL."""
+"""The findings of a check: lines with a level, OK, WARN or FAIL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from changefeed.errors import ChangefeedError
 
 
 class Level(StrEnum):
-    """How a line of a check is meant: a run is as the pipeline says, or otherwise than it may seem, or refused."""
+    """The level of a finding.
+
+    - OK: as the pipeline's settings say.
+    - WARN: does not stop a run, but may be unexpected.
+    - FAIL: a run would fail, or would not do what the pipeline's YAML says.
+    """
 
     OK = "OK"
     WARN = "WARN"
@@ -20,7 +25,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of a check. One that fails begins with the class of the error that a run ends with."""
+    """A line of a check. The text of a failure begins with the class of the error that a run would raise."""
 
     level: Level
     text: str
@@ -30,21 +35,21 @@ class Finding:
 
 
 def ok(text: str) -> Finding:
-    """What is right."""
+    """A finding that needs no action."""
     return Finding(Level.OK, text)
 
 
 def warn(text: str) -> Finding:
-    """What no run is refused for, and somebody may want to know before it."""
+    """A finding that does not stop a run, but that the user should know."""
     return Finding(Level.WARN, text)
 
 
 def fail(error: ChangefeedError) -> Finding:
-    """What a run is refused for, or what it does otherwise than the pipeline's YAML says."""
+    """A finding for ``error``: a run would fail, or would not do what the pipeline's YAML says."""
     return Finding(Level.FAIL, f"{type(error).__name__}: {error}")
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """How many lines there are of each level."""
+    """The number of findings of each level, as a text."""
     counts = Counter(finding.level for finding in findings)
     return ", ".join(f"{counts[level]} {level}" for level in Level)

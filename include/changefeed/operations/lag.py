@@ -1,7 +1,4 @@
-"""How far a pipeline is behind, and how much time that leaves: lag in seconds and retention headroom.
-
-Lag in bytes is part of its `Status`.
-"""
+"""The lag of a pipeline in seconds, and its retention headroom. The lag in bytes is part of its `Status`."""
 
 from __future__ import annotations
 
@@ -21,23 +18,26 @@ from changefeed.source.mysql.source import BinlogExpiry, binlog_expiry
 
 @dataclass(frozen=True)
 class Retention:
-    """``lag_seconds`` is 0 at the head. ``headroom_seconds`` is None where the server purges nothing by itself.
+    """The lag of a checkpoint, and the time until the server purges it. Each field is None if it is not known.
 
-    Each of the three is None where it is not known.
+    ``lag_seconds`` is 0 at the head. ``headroom_seconds`` is also None if the server never purges the binlog by itself.
     """
 
     lag_seconds: float | None
     headroom_seconds: float | None
     unlimited: bool | None
-    """Whether the server purges nothing by itself, and the binlog is there until somebody purges it."""
+    """Whether the server never purges the binlog by itself."""
 
 
 UNKNOWN = Retention(None, None, None)
-"""Of a source that cannot be read."""
+"""The value for a source that cannot be read."""
 
 
 def retention(connections: PipelineConnections, checkpoint: BinlogCoordinates) -> Retention:
-    """Read both from the source. Raises what `Session` raises; BinlogGoneError for a checkpoint that is purged."""
+    """Read lag and headroom from the source.
+
+    Raises what `Session` raises, and BinlogGoneError if the server has purged the checkpoint's position.
+    """
     with connections.session() as session:
         finder = Finder(ServerBinlogs(session))
         expiry = binlog_expiry(session)
@@ -47,7 +47,7 @@ def retention(connections: PipelineConnections, checkpoint: BinlogCoordinates) -
 
 
 def retention_or_none(connections: PipelineConnections, checkpoint: BinlogCoordinates) -> Retention:
-    """As `retention`; what cannot be read is None: a figure must not stop a run."""
+    """The result of `retention`, or UNKNOWN if it raises an error: a metric must not stop a run."""
     try:
         return retention(connections, checkpoint)
     except ChangefeedError:
@@ -62,24 +62,24 @@ def _lag_seconds(finder: Finder, checkpoint: BinlogCoordinates) -> float:
 
 
 def _headroom_seconds(finder: Finder, checkpoint: BinlogCoordinates, expiry: BinlogExpiry) -> float | None:
-    """A file is purged so long after it was closed; the next file was begun then."""
+    """The time until the server purges the checkpoint's file. A file is closed when the next file begins."""
     if expiry.seconds is None:
         return None
     following = [file.name for file in finder.binlogs.files() if file.number == checkpoint.number + 1]
     if not following:
-        return expiry.seconds  # still open: it counts from when it is closed
+        return expiry.seconds  # the file is still open, and expiry begins when it is closed
     return max(0.0, finder.begun_seconds(following[0]) + expiry.seconds - time.time())
 
 
 @dataclass(frozen=True)
 class Position:
-    """A pipeline's status with its lag and headroom in seconds, which are None where they cannot be read."""
+    """A pipeline's status with its lag and headroom in seconds, which are None if they cannot be read."""
 
     status: Status
     retention: Retention
 
     def to_json(self) -> dict[str, Any]:
-        """The status, `lag_seconds` and what is known of retention, as the REST API answers them."""
+        """The status, the lag and the retention, as the REST API returns them."""
         return {
             **self.status.to_json(),
             "lag_seconds": self.retention.lag_seconds,
@@ -89,8 +89,8 @@ class Position:
 
 
 def position(connections: PipelineConnections, store: CheckpointStore) -> Position:
-    """Read where the pipeline stands; what is wrong is the status's ``error``, and no exception."""
-    stands = status(connections, store)
-    if stands.error or not stands.checkpoint:
-        return Position(stands, UNKNOWN)
-    return Position(stands, retention_or_none(connections, BinlogCoordinates.parse(stands.checkpoint)))
+    """Read the pipeline's position. Raises nothing: an error is in ``error`` of the status."""
+    current = status(connections, store)
+    if current.lag_bytes is None or not current.checkpoint:  # after a failover its coordinates are of another binlog
+        return Position(current, UNKNOWN)
+    return Position(current, retention_or_none(connections, BinlogCoordinates.parse(current.checkpoint)))

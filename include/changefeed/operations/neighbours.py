@@ -1,4 +1,4 @@
-"""The pipelines of one folder beside each other: no two may write the same topics or name the same server_ids."""
+"""Compares the pipelines of one folder: no two may write the same topics or use the same server_ids."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _SHOWN = 3
 
 
 class Neighbours:
-    """All pipelines of a folder with their connections. Each is asked once for its topics, however many are compared.
+    """All pipelines of a folder with their connections. The topics of each pipeline are read once.
 
-    A pipeline whose connections are not known here, or whose source does not answer, is compared as far as can be.
+    If the connections of a pipeline are not known here, or its source does not answer, it is compared as far as
+    possible: for example its server_ids, but not its topics.
     """
 
     def __init__(self, pipelines: Mapping[str, Pipeline], lookup: ConnectionLookup) -> None:
@@ -25,7 +26,7 @@ class Neighbours:
         self._topics: dict[str, frozenset[str] | None] = {}
 
     def findings(self, connections: PipelineConnections) -> Iterator[Finding]:
-        """A line about what was compared, and an error for each other pipeline that gets into this one's way."""
+        """Yield a line about the comparison, and an error for each pipeline that conflicts with this one."""
         others = [other for other in self._all if other.pipeline.name != connections.pipeline.name]
         unknown = []
         for other in others:
@@ -47,7 +48,7 @@ class Neighbours:
             yield (warn if unknown else ok)(f"compared with {compared} other pipeline{'s' * (compared != 1)}{rest}")
 
     def _topics_of(self, connections: PipelineConnections) -> frozenset[str] | None:
-        """The topics of the pipeline's tables; None where its source cannot say."""
+        """The topics of the pipeline's tables, read once; None if its source cannot be read."""
         name = connections.pipeline.name
         if name not in self._topics:
             try:
@@ -62,7 +63,8 @@ def _same_source(one: PipelineConnections, other: PipelineConnections) -> bool:
     if one.pipeline.source.connection == other.pipeline.source.connection:
         return True
     try:
-        return (one.mysql.host, one.mysql.port) == (other.mysql.host, other.mysql.port)
+        ours, theirs = ({(host.host, host.port) for host in each.source_hosts} for each in (one, other))
+        return not ours.isdisjoint(theirs)
     except ChangefeedError:
         return False  # a connection that is not known here
 
@@ -79,7 +81,7 @@ def _same_cluster(one: PipelineConnections, other: PipelineConnections) -> bool:
 def _shared_topics(one: PipelineConnections, other: PipelineConnections, topics: list[str]) -> TopicError:
     shown = ", ".join(map(repr, topics[:_SHOWN])) + (f" and {len(topics) - _SHOWN} more" if topics[_SHOWN:] else "")
     means = (
-        "each change is there twice"
+        "each change is written twice"
         if _same_source(one, other)
         else "rows of two servers with the same key are one row to whoever reads them"
     )

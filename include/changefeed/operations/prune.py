@@ -1,4 +1,4 @@
-"""prune: what the commit log need not know any more."""
+"""prune: removes progress records from the commit log that no later run needs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from changefeed.kafka.topics import TopicLimits, partition_counts, topic_limits
 from changefeed.kafka.window_topics import check_same_topic
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.topics import wanted_topics
+from changefeed.pipeline.topics import required_topics
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """What was forgotten: topics of tables that are not captured any more, and records of windows and failovers."""
+class PruneResult:
+    """The topics whose progress was removed, and the number of removed records."""
 
     topics: tuple[str, ...]
     records: int
 
 
-def prune(connections: PipelineConnections, store: CheckpointStore) -> Pruned:
-    """Forget the progress of tables that are gone, where the checkpoint has passed it.
+def prune(connections: PipelineConnections, store: CheckpointStore) -> PruneResult:
+    """Remove the progress of topics that the pipeline no longer writes, if no window after the checkpoint wrote them.
 
-    The topics stay as they are. A checkpoint that is restored to before this prune would publish what such a table
-    had in the binlog again. Raises CheckpointError without a checkpoint, PipelineBusyError while a run is under way,
-    FencedError where another took over from this one, which had slept: nothing is forgotten then.
+    Also removes the records of begun windows up to the checkpoint's window.
+
+    The topics themselves do not change. If an older checkpoint is restored later, changes of such a table are published
+    again.
+
+    Raises CheckpointError without a checkpoint, PipelineBusyError during a run, and FencedError if another process took
+    over while this one slept. After an error nothing is removed.
     """
     pipeline = connections.pipeline
-    if store.load(pipeline.name) is None:  # before its first run there is no log to take the lease in
+    if store.load(pipeline.name) is None:  # before the first run there is no commit log, so no lease
         raise _nothing_known(pipeline.name)
     with connections.lease() as lease:
         fence(lease)
@@ -42,25 +46,28 @@ def prune(connections: PipelineConnections, store: CheckpointStore) -> Pruned:
         if checkpoint is None:
             raise _nothing_known(pipeline.name)
         with connections.session() as session:
-            alive = set(wanted_topics(pipeline, session))
+            alive = set(required_topics(pipeline, session))
         gone = {name for name, _ in state.progress} - alive
         gone -= {name for (name, _), progress in state.progress.items() if progress.window > checkpoint.window}
         records = lease.log().forget(gone, state, checkpoint.window)
-    return Pruned(tuple(sorted(gone)), records)
+    return PruneResult(tuple(sorted(gone)), records)
 
 
 def _nothing_known(pipeline: str) -> CheckpointError:
     return CheckpointError(
-        f"pipeline {pipeline!r} has no checkpoint: what is behind it is not known, and nothing was forgotten"
+        f"pipeline {pipeline!r} has no checkpoint, so it is not known which records are needed: nothing was removed"
     )
 
 
-def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) -> Pruned:
-    """Forget what topics were given that somebody removed from Kafka, so that runs go on; ``patterns`` as in a shell.
+def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) -> PruneResult:
+    """Remove the progress of topics that were deleted from Kafka, so that runs can continue.
 
-    The part of an unfinished window that such a topic had is published to it again; what it held of earlier windows
-    is gone unless a backfill brings it back. Raises SettingsError where no topic that was removed matches,
-    PipelineBusyError while a run is under way.
+    ``patterns`` are shell patterns of topic names.
+
+    The next run publishes the records of an unfinished window again to such a topic. Records of earlier windows are
+    lost unless a backfill publishes them again.
+
+    Raises SettingsError if no deleted topic matches, and PipelineBusyError during a run.
     """
     with connections.lease() as lease:
         fence(lease)
@@ -71,25 +78,27 @@ def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) ->
         removed = {name for name in names if _is_removed(name, there.get(name), state.progress)}
         if not removed:
             raise SettingsError(
-                f"of the topics that pipeline {connections.pipeline.name!r} wrote, none that matches "
-                f"{', '.join(map(repr, patterns))} was removed: there is nothing to forget. Those that are there are "
-                "forgotten by a seek only, which publishes again what is in them."
+                f"no topic that pipeline {connections.pipeline.name!r} wrote and that matches "
+                f"{', '.join(map(repr, patterns))} was deleted from Kafka: nothing was changed. The progress of "
+                "existing topics is removed by a seek only, which publishes their records again."
             )
         gone = [record for record in state.of(ProgressRecord) if record.topic in removed]
-        log.keep(*_without_marks(state, removed), forgotten=gone)
-        return Pruned(tuple(sorted(removed)), len(gone))
+        log.keep(*_without_removed_topics(state, removed), forgotten=gone)
+        return PruneResult(tuple(sorted(removed)), len(gone))
 
 
-def _without_marks(state: CommitLogState, removed: Collection[str]) -> Iterator[BegunRecord]:
-    """The begun windows that have marks of topics ``removed``, which their failover need not find, without those."""
+def _without_removed_topics(state: CommitLogState, removed: Collection[str]) -> Iterator[BegunRecord]:
+    """Yield the begun windows that have high-water marks of the ``removed`` topics, without these marks."""
     for begun in state.of(BegunRecord):
-        marks = tuple(mark for mark in begun.marks if mark.topic not in removed)
-        if marks != begun.marks:
-            yield replace(begun, marks=marks)
+        high_water_marks = tuple(
+            high_water_mark for high_water_mark in begun.high_water_marks if high_water_mark.topic not in removed
+        )
+        if high_water_marks != begun.high_water_marks:
+            yield replace(begun, high_water_marks=high_water_marks)
 
 
-def _is_removed(topic: str, limits: TopicLimits | None, given: Mapping[TopicPartition, Progress]) -> bool:
-    its = {key[1]: progress for key, progress in given.items() if key[0] == topic}
+def _is_removed(topic: str, limits: TopicLimits | None, progress_of: Mapping[TopicPartition, Progress]) -> bool:
+    its = {key[1]: progress for key, progress in progress_of.items() if key[0] == topic}
     try:
         check_same_topic(topic, limits, its)
     except TopicError:

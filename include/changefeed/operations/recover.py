@@ -1,4 +1,4 @@
-"""recover: a lost or outdated checkpoint, rebuilt from the commit log."""
+"""recover: rebuilds a lost or outdated checkpoint from the commit log."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.known_progress import lost_log
+from changefeed.pipeline.known_progress import describe_lost_log
 from changefeed.pipeline.windows import latest_checkpoint
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What was done: ``before`` is the stored checkpoint that was replaced, ``origin`` what ``now`` was made of."""
+    """The replaced checkpoint (``before``), the new one (``now``), and the record that it came from (``origin``)."""
 
     before: Checkpoint | None
     now: Checkpoint
@@ -22,10 +22,12 @@ class Recovery:
 
 
 def recover(connections: PipelineConnections, store: CheckpointStore) -> Recovery:
-    """Put the checkpoint where the latest seal or seek of the commit log says, compare-and-set.
+    """Set the checkpoint to that of the latest seal or seek in the commit log, with a compare-and-set.
 
-    Raises PipelineBusyError while a run is under way, CheckpointError when the stored checkpoint is as new as the
-    log, when the log has neither seal nor seek, or when the stored checkpoint cannot be read.
+    Raises:
+    - PipelineBusyError during a run.
+    - CheckpointError if the stored checkpoint is at least as new as the log or cannot be read, if the log has neither
+      a seal nor a seek, or if the log itself was lost.
     """
     pipeline, log = connections.pipeline, connections.commit_log()
     if not log.exists():
@@ -37,7 +39,7 @@ def recover(connections: PipelineConnections, store: CheckpointStore) -> Recover
             raise CheckpointError(_nothing_known(connections, store.load(pipeline.name), state))
         logged, origin = latest
         before = store.load(pipeline.name)
-        if before is not None and (lost := lost_log(connections, before, state)):
+        if before is not None and (lost := describe_lost_log(connections, before, state)):
             raise CheckpointError(lost)
         if before is not None and before.window >= logged.window:
             raise CheckpointError(
@@ -49,20 +51,20 @@ def recover(connections: PipelineConnections, store: CheckpointStore) -> Recover
 
 
 def _nothing_known(connections: PipelineConnections, stored: Checkpoint | None, state: CommitLogState) -> str:
-    """Why nothing can be recovered from a commit log that is not there, or has neither seal nor seek."""
+    """The error message if the commit log does not exist, or has neither a seal nor a seek."""
     name, topic, cluster = connections.pipeline.name, connections.commit_log().topic, connections.kafka.bootstrap
     if stored is not None:
-        if lost := lost_log(connections, stored, state):
+        if lost := describe_lost_log(connections, stored, state):
             return lost
         return (
-            f"pipeline {name!r} has published nothing since its first checkpoint, at {stored.coordinates}, which is "
-            "there: nothing is lost, and nothing was changed."
+            f"pipeline {name!r} has its first checkpoint, at {stored.coordinates}, and has published nothing since: "
+            "nothing is lost, and nothing was changed."
         )
     return (
         f"pipeline {name!r} has no checkpoint, and no window in commit log {topic!r} of the cluster at {cluster!r}: "
-        "either it has never published, or both were lost, and nothing was changed. If it has published, look whether "
-        "kafka.connection and checkpoint.store are those of its last run; if both were lost, the newest records of its "
-        "topics say in their header changefeed.id (SERVER/FILE:POSITION/ROW) how far it had come: `changefeed seek "
-        f"{name} FILE:POSITION --why ...` with the end of that transaction. Without, the next run begins at `start: "
+        "either it has never published, or both were lost. Nothing was changed. If it has published, check that "
+        "kafka.connection and checkpoint.store are those of its last run. If both were lost, the newest records of its "
+        "topics have its last position in the header changefeed.id (SERVER/FILE:POSITION/ROW): run `changefeed seek "
+        f"{name} FILE:POSITION --why ...` with the end of that transaction. Otherwise the next run begins at `start: "
         f"{connections.pipeline.start}`."
     )

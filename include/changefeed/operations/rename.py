@@ -1,4 +1,7 @@
-"""rename: checkpoint, commit log and schema history of a pipeline moved to its new name, once, whatever is killed."""
+"""rename: moves the checkpoint, commit log and schema history of a pipeline to its new name.
+
+A killed rename can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -23,54 +26,58 @@ from changefeed.kafka.commit_log.records import (
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
-from changefeed.kafka.schema_log import SchemaLog, schema_history_settings
+from changefeed.kafka.schema_log import SchemaLog
 from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.topics import wanted_topics
-from changefeed.pipeline.windows import latest_checkpoint, renamed_away
+from changefeed.pipeline.topics import required_topics, state_topics
+from changefeed.pipeline.windows import latest_checkpoint, renamed_message
 from changefeed.settings.file import pipeline_names
 
 _log = logging.getLogger(__name__)
 
 _OF_A_RUN = (AttemptRecord.kind, ClaimRecord.kind, RenamedRecord.kind)
-"""Records that stay with the old name: nothing of that may publish any more."""
+"""Kinds of records that are not moved, because they belong to attempts under the old name."""
 
 LeaseOf = Callable[[str], Lease]
-"""The lease of an identity in the old commit log, still to be entered."""
+"""Returns the lease of an identity in the old commit log; the caller enters it."""
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """What was done: the ``checkpoint`` under the new name, and how many ``records`` of the commit log went there."""
+class RenameResult:
+    """The ``checkpoint`` under the new name, and the number of ``records`` of the commit log that were moved."""
 
     old: str
     checkpoint: Checkpoint
     records: int
 
 
-def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -> Renamed:
-    """Move what is known of pipeline ``old`` to the pipeline of ``connections``, whose YAML has the new name already.
+def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -> RenameResult:
+    """Move the state of pipeline ``old`` to the pipeline of ``connections``, whose YAML already has the new name.
 
-    First the old commit log says that the pipeline is renamed: from then on no run under the old name publishes, and
-    none under the new name before its checkpoint is there. Then the schema history, the commit log (all or nothing)
-    and the checkpoint are copied, in this order, and last the old ones are removed. So a rename that was killed is
-    ended by another one, and a window that was published in part is finished under the new name, each message once.
-    So are backfills and snapshots: those that slept under the old name publish nothing more.
+    1. A record of the rename is written to the old commit log. After it, no run under the old name publishes, and no
+       run under the new name publishes before its checkpoint exists.
+    2. The schema history, the commit log (all or nothing) and the checkpoint are copied, in this order.
+    3. The moved records of the old commit log and the old checkpoint are removed.
 
-    Raises SettingsError where the names do not fit, PipelineBusyError while a run, a backfill or a snapshot is alive,
-    CheckpointError where the new name has published itself, or a window cannot be finished under it. One that slept for
-    longer than its lease raises FencedError or StaleCheckpointError.
+    If a rename is killed, a repeated rename finishes it. A window, backfill or snapshot that was published in part is
+    finished under the new name, without repeats. A process that slept under the old name is fenced.
+
+    Raises:
+    - SettingsError if the names cannot be used.
+    - PipelineBusyError while a run, a backfill or a snapshot is alive.
+    - CheckpointError if the pipeline has already published under the new name, or if a window cannot be finished under
+      the new name.
+    - FencedError or StaleCheckpointError if the rename slept for longer than its lease.
     """
     new, kafka = connections.pipeline.name, connections.kafka
     log, new_log = CommitLog(kafka, commit_log_topic(old), old), connections.commit_log()
     _check_names(connections, old, log, store)
-    factor = connections.pipeline.topics.replication_factor
-    logs = {each.topic: commit_log_settings(factor) for each in (log, new_log)}
-    schemas = {schema_history_topic(new): schema_history_settings(factor)}
-    ensure_topics(kafka, logs | schemas, create=connections.pipeline.topics.create)
+    topics = connections.pipeline.topics
+    logs = {log.topic: commit_log_settings(topics.replication_factor), **state_topics(connections.pipeline)}
+    ensure_topics(kafka, logs, create=topics.create)
     settings = connections.pipeline.kafka
 
     def lease_of(identity: str) -> Lease:
@@ -84,34 +91,34 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
         begun = next((record.to for record in state.of(RenamedRecord)), None)
         moved = store.load(new)
         if begun not in (None, new):
-            raise CheckpointError(renamed_away(old, str(begun)))
+            raise CheckpointError(renamed_message(old, str(begun)))
         if begun is None and (moved or new_log.read().latest_number):
             raise CheckpointError(_ran_already(old, new, moved))
         if moved is None:
             moved = replace(stored or _logged_checkpoint(old, state), pipeline=new)
             _check_topics(connections, old, state, moved)
             of_old.log().keep(RenamedRecord(new))
-            fault_point.reached("after_rename_mark")
-            _stop_others(log, lease_of)  # those that began before that; from then on none begins
+            fault_point.reach("after_rename_mark")
+            _stop_others(log, lease_of)  # those that began before the RenamedRecord; none begins after it
             _copy_schemas(connections, old, store, of_new)
-            records = {_renamed_key(entry, old, new): _renamed_value(entry, old, new) for entry in _moving(log)}
+            records = {_rename_key(entry, old, new): _rename_value(entry, old, new) for entry in _moved_entries(log)}
             of_new.log().write({RenamedRecord.key_of(new): None, **records}, f"to take over the commit log of {old!r}")
-            fault_point.reached("after_rename_log")
+            fault_point.reach("after_rename_log")
             store.replace(None, moved)
-            fault_point.reached("after_rename_checkpoint")
-        gone = {entry.record.key or b"": None for entry in _moving(log)}
+            fault_point.reach("after_rename_checkpoint")
+        gone = {entry.record.key or b"": None for entry in _moved_entries(log)}
         of_old.log().write(gone, f"to end the rename to {new!r}")
-        fault_point.reached("before_checkpoint_removal")
+        fault_point.reach("before_checkpoint_removal")
         store.remove(old, stored)
     _log.info("pipeline %s is %s now, at %s", old, new, moved.coordinates)
-    return Renamed(old, moved, len(gone))
+    return RenameResult(old, moved, len(gone))
 
 
 def _stop_others(log: CommitLog, lease_of: LeaseOf) -> None:
-    """Take over the backfills and snapshots of the old commit log that may be at work, so that none publishes any more.
+    """Fence the backfills and snapshots of the old commit log that may be active, so that they can no longer publish.
 
-    It does not wait for transactions that they left open, which hide what is after them until they are taken over.
-    Raises PipelineBusyError while one is alive.
+    Fencing also ends their open transactions, which hide later records, so the log is read again after each round.
+    Raises PipelineBusyError while one of them is alive.
     """
     stopped = {log.identity}
     while others := [name for name, state in log.read_all().items() if name not in stopped and _may_publish(state)]:
@@ -122,7 +129,7 @@ def _stop_others(log: CommitLog, lease_of: LeaseOf) -> None:
 
 
 def _may_publish(state: CommitLogState) -> bool:
-    """Whether a backfill or a snapshot, of which the log says ``state``, is not finished or did not end in order."""
+    """Whether a backfill or snapshot may still publish, according to its ``state`` in the commit log."""
     is_finished = bool(state.seals) or any(record.finished for record in state.of(SnapshotRecord))
     return bool(state.of(ClaimRecord)) or not is_finished
 
@@ -131,14 +138,14 @@ def _check_names(connections: PipelineConnections, old: str, log: CommitLog, sto
     new = connections.pipeline.name
     if old in pipeline_names():
         raise SettingsError(
-            f"{old!r} is a pipeline of its own, with a YAML file beside that of {new!r}: rename it there, or remove "
-            "its file, before its checkpoint moves. Nothing was changed."
+            f"{old!r} still has its own YAML file beside that of {new!r}. Nothing was changed. Rename the pipeline in "
+            "the file, or remove the file, and run again."
         )
     if connections.pipeline.followers:
         raise SettingsError(
-            f"pipeline {new!r} has followers, which keep how far they have come by its old name, and read the topic of "
-            f"its DDL by that: a rename would begin them anew. Nothing was changed. Name it {old!r} again; or leave "
-            "out `followers`, rename, and copy the source's tables to each follower anew."
+            f"pipeline {new!r} has followers, which store their position under its old name, and read its DDL topic "
+            f"under that name: a rename would start them over. Nothing was changed. Name it {old!r} again; or remove "
+            "`followers`, rename, and copy the source's tables to each follower again."
         )
     if store.load(old) is None and not log.exists():
         known = sorted({*store.pipelines(), *read_commit_logs(connections.kafka, but=new)})
@@ -149,18 +156,19 @@ def _check_names(connections: PipelineConnections, old: str, log: CommitLog, sto
 
 
 def _ran_already(old: str, new: str, checkpoint: Checkpoint | None) -> str:
-    of_its_own = (
-        f"checkpoint, of window {checkpoint.window} at {checkpoint.coordinates}" if checkpoint else "commit log"
-    )
+    existing = f"checkpoint, of window {checkpoint.window} at {checkpoint.coordinates}" if checkpoint else "commit log"
     return (
-        f"pipeline {new!r} has a {of_its_own} already: it ran before it was renamed from {old!r}, and may have lost "
-        f"or repeated rows. Nothing was changed. `changefeed seek {new}` to where {old!r} was makes up for rows that "
-        "were lost; or choose a name that no pipeline had."
+        f"pipeline {new!r} has a {existing} already: it ran before it was renamed from {old!r}, and may have lost "
+        f"or repeated rows. Nothing was changed. `changefeed seek {new}` to the position of {old!r} publishes lost "
+        "rows; or choose a name that no pipeline had."
     )
 
 
 def _logged_checkpoint(old: str, state: CommitLogState) -> Checkpoint:
-    """The checkpoint that the commit log stands for, where the stored one was lost."""
+    """The checkpoint according to the commit log, which replaces a lost stored checkpoint.
+
+    Raises CheckpointError if the log has no window.
+    """
     found = latest_checkpoint(old, state)
     if found is None:
         raise CheckpointError(
@@ -170,18 +178,21 @@ def _logged_checkpoint(old: str, state: CommitLogState) -> Checkpoint:
 
 
 def _check_topics(connections: PipelineConnections, old: str, state: CommitLogState, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError where a window that is published in part goes to other topics under the new name, or is of
-    schemas of a registry, in which the pipeline's name may be."""
+    """Check that a window that is published in part can be finished under the new name.
+
+    Raises CheckpointError if the window would have other topics under the new name, or if it uses a schema registry,
+    whose subjects may contain the pipeline's name.
+    """
     new, finished = connections.pipeline.name, max((checkpoint.window, *state.seals, *state.seeks))
     given = {topic for (topic, _), progress in state.progress.items() if progress.window > finished}
     if not given:
         return
     with connections.session() as session:
-        others = sorted(given - set(wanted_topics(connections.pipeline, session)))
+        others = sorted(given - set(required_topics(connections.pipeline, session)))
     if others:
-        why = f"to {others[0]!r}, and pipeline {new!r} publishes to other topics: the rest of it would be missing there"
+        why = f"to {others[0]!r}, and pipeline {new!r} publishes to other topics, so the topic would miss the rest"
     elif any(begun.schema_ids for begun in state.of(BegunRecord)):
-        why = "by registered schemas, which have other names under another name of the pipeline"
+        why = "with registered schemas, whose subjects have other names under the new name of the pipeline"
     else:
         return
     raise CheckpointError(
@@ -200,34 +211,39 @@ def _copy_schemas(connections: PipelineConnections, old: str, store: CheckpointS
         store.save_schemas(new, text)
 
 
-def _moving(log: CommitLog) -> list[LogEntry]:
-    """The records that go along: the pipeline's own, and those of its snapshots and backfills."""
+def _moved_entries(log: CommitLog) -> list[LogEntry]:
+    """The records to move: the pipeline's own records, and the records of its snapshots and backfills."""
     return [entry for entry in log.entries() if entry.kind not in _OF_A_RUN]
 
 
-def _renamed_key(entry: LogEntry, old: str, new: str) -> bytes:
+def _rename_key(entry: LogEntry, old: str, new: str) -> bytes:
     parts = entry.parts
-    if entry.kind != ProgressRecord.kind:  # those are topics, whose names stay
-        parts = tuple(_renamed(part, old, new) for part in parts)
-    return json.dumps([_identity(entry.identity, old, new), entry.kind, *parts], separators=(",", ":")).encode()
+    if entry.kind != ProgressRecord.kind:  # its key has topics, whose names do not change
+        parts = tuple(_rename_within(part, old, new) for part in parts)
+    return json.dumps([_rename_identity(entry.identity, old, new), entry.kind, *parts], separators=(",", ":")).encode()
 
 
-def _renamed_value(entry: LogEntry, old: str, new: str) -> bytes | None:
-    return entry.record.value if entry.kind == ProgressRecord.kind else stored_value(_renamed(entry.plain(), old, new))
+def _rename_value(entry: LogEntry, old: str, new: str) -> bytes | None:
+    return (
+        entry.record.value
+        if entry.kind == ProgressRecord.kind
+        else stored_value(_rename_within(entry.plain(), old, new))
+    )
 
 
-def _renamed(value: Any, old: str, new: str) -> Any:
-    """``value`` with the name of its pipeline, and the identities of snapshots and backfills, changed."""
+def _rename_within(value: Any, old: str, new: str) -> Any:
+    """``value`` with the new name of the pipeline, also in identities of snapshots and backfills."""
     if isinstance(value, Mapping):
         return {
-            key: new if key == "pipeline" and each == old else _renamed(each, old, new) for key, each in value.items()
+            key: new if key == "pipeline" and each == old else _rename_within(each, old, new)
+            for key, each in value.items()
         }
     if isinstance(value, list):
-        return [_renamed(each, old, new) for each in value]
+        return [_rename_within(each, old, new) for each in value]
     if isinstance(value, str) and value.startswith((f"{old}.snapshot.", f"{old}.backfill.")):
-        return _identity(value, old, new)
+        return _rename_identity(value, old, new)
     return value
 
 
-def _identity(identity: str, old: str, new: str) -> str:
+def _rename_identity(identity: str, old: str, new: str) -> str:
     return new + identity[len(old) :] if identity == old or identity.startswith(f"{old}.") else identity

@@ -1,4 +1,4 @@
-"""What a pipeline makes of each table that it captures now, for people: topic, partitions, key, format, masks."""
+"""Describes for people how a pipeline publishes each captured table: topic, partitions, key, format, masks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from changefeed.settings.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class RoutedTable:
-    """One table. ``partitions`` are those that its topic has, or is made with; ``key`` is empty for records without a
-    key."""
+    """How one table is published.
+
+    ``partitions`` is the number of partitions of its topic, or the number with which a run would create the topic.
+    ``key`` is empty if its records have no key.
+    """
 
     table: str
     topic: str
@@ -25,15 +28,15 @@ class RoutedTable:
     key: tuple[str, ...]
     format: str
     left_out: tuple[str, ...]
-    """Columns."""
+    """Columns that records do not have."""
     masked: tuple[str, ...]
-    """Columns."""
+    """Columns whose values are masked."""
     filtered: bool
     """Whether only some of its rows are published."""
     transforms: tuple[str, ...] = ()
-    """The functions that its changes go through, in order."""
+    """The functions that transform its changes, in order."""
     sample: SampleMessage | None = None
-    """A message of it; None for an outbox, whose messages are what an application writes."""
+    """A sample message; None for an outbox, because an application writes its messages."""
 
     def __str__(self) -> str:
         parts = [
@@ -54,11 +57,11 @@ def routed_tables(
     server_names_keys: bool,
     partitions: Mapping[str, int] | None = None,
 ) -> Iterator[RoutedTable]:
-    """What becomes of each of ``tables`` that is captured.
+    """Yield a `RoutedTable` for each captured table of ``tables``.
 
-    ``partitions`` are those of the topics that are there. ``server_names_keys`` says that the source logs FULL
-    metadata, in which a unique key may pass for a primary key.
-    Raises TopicError and SettingsError as `Routes.of` and `Route.seen` do.
+    ``partitions`` is the number of partitions of each existing topic. ``server_names_keys`` says that the source logs
+    FULL metadata, in which a unique key may be marked as the primary key.
+    Raises TopicError and SettingsError as `Routes.of` and `Route.table_for_formats` do.
     """
     pipeline, rules = connections.pipeline, connections.column_rules
     format = connections.routes.format(0)
@@ -66,20 +69,24 @@ def routed_tables(
         found = connections.routes.of(table.database, table.table)
         if found is None:
             continue
-        key_rule = found.route.key.as_logged() if server_names_keys else found.route.key
-        seen = replace(found.route, key=key_rule).seen(table)
-        treatments = {seen.columns[position].name: each for position, each in rules.of(seen).items()}
+        key_rule = found.route.key.for_full_metadata() if server_names_keys else found.route.key
+        table_for_formats = replace(found.route, key=key_rule).table_for_formats(table)
+        treatments = {
+            table_for_formats.columns[position].name: each for position, each in rules.of(table_for_formats).items()
+        }
         by = found.route.partition_by
         outbox = pipeline.outbox
-        if outbox is not None and not outbox.takes(table.database, table.table):
+        if outbox is not None and not outbox.matches(table.database, table.table):
             outbox = None
-        key = tuple(seen.columns[position].name for position in seen.primary_key)
+        key = tuple(table_for_formats.columns[position].name for position in table_for_formats.primary_key)
         functions = tuple(
-            call.source.name for call in connections.transform_calls if call.takes(table.database, table.table)
+            call.source.name for call in connections.transform_calls if call.matches(table.database, table.table)
         )
         sample = None
         if outbox is None:
-            sample = sample_message(format, rules, _sampled(pipeline, seen), found.route, transformed=bool(functions))
+            sample = sample_message(
+                format, rules, _sample_schema(pipeline, table_for_formats), found.route, transformed=bool(functions)
+            )
         yield RoutedTable(
             f"{table.database}.{table.table}",
             found.topic if outbox is None else outbox.columns.replacement,
@@ -95,10 +102,9 @@ def routed_tables(
         )
 
 
-def _sampled(pipeline: Pipeline, table: TableSchema) -> TableSchema:
-    """``table`` as a sample may be made of it: with a made-up label for a column that the pipeline hides, as its own
-    are its values."""
-    shown = pipeline.described(table).columns
+def _sample_schema(pipeline: Pipeline, table: TableSchema) -> TableSchema:
+    """``table`` with a made-up label for each hidden ENUM or SET column, because its labels would show its values."""
+    shown = pipeline.redact_table(table).columns
     columns = (
         replace(column, labels=(TEXT,)) if was.labels and not column.labels else column
         for was, column in zip(table.columns, shown, strict=True)

@@ -1,4 +1,4 @@
-"""seek: move a checkpoint to other coordinates, forwards or back, and keep a record of it."""
+"""seek: moves a checkpoint forwards or back, and stores a record of the move."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
+from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import CheckpointError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.fencing import fence
@@ -16,12 +16,12 @@ from changefeed.model.checkpoint import Checkpoint, CheckpointStore, stale
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.seek import SeekRecord, SeekTarget, UnfinishedWindow
-from changefeed.model.window import BinlogFile, Window
+from changefeed.model.window import BinlogFile, Window, bytes_between
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
-from changefeed.pipeline.known_progress import lost_log
+from changefeed.pipeline.known_progress import describe_lost_log
 from changefeed.pipeline.plan import other_binlog, plan
 from changefeed.pipeline.planned_run import PlannedRun
-from changefeed.pipeline.windows import commit_log_state, latest_checkpoint, sought_checkpoint
+from changefeed.pipeline.windows import checkpoint_after_seek, commit_log_state, latest_checkpoint
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
@@ -31,13 +31,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SeekPlan:
-    """What a seek would do. ``files`` are those that are skipped or repeated, whole or in part.
+    """The effect of a seek before it is executed.
 
-    ``repeated_bytes`` reach from the target to the last event of which anything is in Kafka: what windows that are
-    ``unfinished`` were given counts, as a seek gives them up. ``gone`` names what is skipped and not on the server any
-    more: then ``skipped_bytes`` are the least that it can be. ``not_known`` says why the figures are not known, or not
-    all of them. ``lost`` says by what is known how far the pipeline has come, where it has no checkpoint any more.
-    ``undo`` is where a seek back would lead, None where that is not on this server.
+    - ``files``: the binlog files that are skipped or repeated, completely or in part.
+    - ``repeated_bytes``: the bytes from the target to the last event with records in Kafka. They include records of
+      ``unfinished`` windows, which a seek discards.
+    - ``gone``: the skipped range that the server has purged, or ''. With such a range, ``skipped_bytes`` is a lower
+      bound.
+    - ``not_known``: why some figures are not known.
+    - ``lost``: if the checkpoint was lost, the record that has the position instead.
+    - ``undo``: the target of a seek back; None if the server does not have that position.
     """
 
     pipeline: str
@@ -55,7 +58,7 @@ class SeekPlan:
     undo: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as a task and the REST API hand them on."""
+        """The plan as plain values, for XComs and the REST API."""
         return {
             "pipeline": self.pipeline,
             "asked": self.asked,
@@ -73,7 +76,7 @@ class SeekPlan:
 
     @property
     def effect(self) -> str:
-        """What happens, in one sentence."""
+        """The effect of the seek, in one sentence."""
         where = f"in {self.files[0]} to {self.files[-1]}" if self.files else ""
         parts = [self.lost] if self.lost else []
         if self.repeated_bytes:
@@ -94,75 +97,82 @@ class SeekPlan:
 
 
 @dataclass(frozen=True)
-class _Published:
-    """How far the pipeline has come by its commit log: all is in Kafka up to ``whole``, and nothing behind ``part``."""
+class _PublishedRange:
+    """How far the pipeline has published, according to its commit log.
 
-    whole: BinlogCoordinates
-    part: BinlogCoordinates
+    It has published everything before ``complete_to``, and nothing after ``partial_to``.
+    """
+
+    complete_to: BinlogCoordinates
+    partial_to: BinlogCoordinates
     unfinished: tuple[UnfinishedWindow, ...]
 
 
 def plan_seek(
     connections: PipelineConnections, target: str, store: CheckpointStore, *, expected: str | None = None
 ) -> SeekPlan:
-    """Find ``target`` in the source's binlog and say what going there skips or repeats. Changes nothing.
+    """Return what a seek to ``target`` would skip or repeat in the source's binlog. Changes nothing.
 
-    ``expected`` is where the person who asks saw the checkpoint (FILE:POSITION), None where that does not matter.
+    ``expected`` is the checkpoint (FILE:POSITION) that the user saw; None accepts any checkpoint.
 
-    Raises SettingsError for a target that cannot be read or is no commit boundary, BinlogGoneError for one that the
-    server does not have any more, naming what it has; CheckpointError when the checkpoint is not at ``expected``.
+    Raises:
+    - SettingsError if the target cannot be parsed, is not a commit boundary, or has GTIDs that the source never
+      executed.
+    - BinlogGoneError if the server has purged the target; the message names the existing files.
+    - CheckpointError if the checkpoint is not at ``expected``.
     """
-    pipeline, wanted = connections.pipeline, SeekTarget.parse(target)
-    before = _current(pipeline, store)
+    pipeline, parsed = connections.pipeline, SeekTarget.parse(target)
+    before = _load_checkpoint(pipeline, store)
     _check_expected(pipeline, before, expected)
     state = commit_log_state(connections)
-    stands, origin = _stands(pipeline, before, state)
+    current, origin = _find_current_position(pipeline, before, state)
     with connections.session() as session:
         uuid = source.server_uuid(session)
         binlogs = ServerBinlogs(session)
-        to = _located(Finder(binlogs), wanted)
+        _check_executed(parsed, GtidSet.parse(binlogs.end().gtids))
+        to = _locate(Finder(binlogs), parsed)
         files = list(binlogs.files())
-        other = _other_binlog(stands, uuid, binlogs) if stands else ""
+        other = _other_binlog(current, uuid, binlogs) if current else ""
     planned = SeekPlan(pipeline.name, target, before, to, uuid, 0, 0, ())
-    if stands is None:
+    if current is None:
         return replace(
             planned,
             not_known="the pipeline has no checkpoint, and no window in its commit log: what it has published, if "
             "anything, is not known",
         )
-    published = _published(stands, state, uuid)
+    published = _find_published_range(current, state, uuid)
     if origin:
         planned = replace(
-            planned, lost=f"the checkpoint was lost; by {origin} all up to {stands.coordinates} is published"
+            planned, lost=f"the checkpoint was lost; by {origin} all up to {current.coordinates} is published"
         )
     planned = replace(planned, unfinished=published.unfinished)
     if other:
         return replace(planned, not_known=f"what is skipped or repeated is not known: {other}")
-    if lost_log(connections, stands, state):
+    if describe_lost_log(connections, current, state):
         planned = replace(
             planned,
-            not_known=f"the commit log does not have window {stands.window}: what a run published after "
-            f"{stands.coordinates} and did not commit is not known, and comes twice",
+            not_known=f"the commit log does not have window {current.window}: what a run published after "
+            f"{current.coordinates} and did not commit is not known, and is published twice",
         )
-    return _compared(planned, published, stands.coordinates, files)
+    return _compare(planned, published, current.coordinates, files)
 
 
-def _compared(
-    planned: SeekPlan, published: _Published, stands: BinlogCoordinates, files: Sequence[BinlogFile]
+def _compare(
+    planned: SeekPlan, published: _PublishedRange, current: BinlogCoordinates, files: Sequence[BinlogFile]
 ) -> SeekPlan:
-    """``planned`` with what it skips or repeats, all in the binlog of one server, which lists ``files``."""
+    """``planned`` with the bytes and files that it skips or repeats. All positions are in one binlog, of ``files``."""
     to, oldest = planned.to.coordinates, files[0]
     skipped = repeated = 0
     gone = ""
-    if published.whole < to:
-        begin = published.whole
+    if published.complete_to < to:
+        begin = published.complete_to
         if begin.number < oldest.number:
             last = f" to the end of file {oldest.number - 1}" if begin.number + 1 < oldest.number else " on"
             gone, begin = f"what was in {begin.file} from {begin.position}{last}", BinlogCoordinates(oldest.name, 0)
         skipped = bytes_between(files, begin, to)
-    if to < published.part:
-        repeated = bytes_between(files, to, published.part)
-    low, *_, high = sorted((published.whole, published.part, to))
+    if to < published.partial_to:
+        repeated = bytes_between(files, to, published.partial_to)
+    low, *_, high = sorted((published.complete_to, published.partial_to, to))
     names = tuple(file.name for file in files if low.number <= file.number <= high.number)
     return replace(
         planned,
@@ -170,60 +180,66 @@ def _compared(
         repeated_bytes=repeated,
         files=names if skipped or repeated else (),
         gone=gone,
-        undo=str(stands) if stands.number >= oldest.number else None,
+        undo=str(current) if current.number >= oldest.number else None,
     )
 
 
-def _stands(pipeline: Pipeline, before: Checkpoint | None, state: CommitLogState) -> tuple[Checkpoint | None, str]:
-    """Where the pipeline is: its checkpoint, or where that was lost the commit log's, and what of it says so."""
+def _find_current_position(
+    pipeline: Pipeline, before: Checkpoint | None, state: CommitLogState
+) -> tuple[Checkpoint | None, str]:
+    """The pipeline's checkpoint and ''. If it was lost: the commit log's checkpoint, and the name of its record."""
     if before is not None:
         return before, ""
     return latest_checkpoint(pipeline.name, state) or (None, "")
 
 
-def _other_binlog(stands: Checkpoint, uuid: str, binlogs: ServerBinlogs) -> str:
-    """Why coordinates of the checkpoint cannot be compared with those of the server ``uuid``; '' where they can."""
-    if stands.server_uuid != uuid:
+def _other_binlog(current: Checkpoint, uuid: str, binlogs: ServerBinlogs) -> str:
+    """Why the coordinates of the checkpoint and of server ``uuid`` cannot be compared; '' if they can."""
+    if current.server_uuid != uuid:
         return "the checkpoint moves to another server, whose binlog cannot be compared with the old one's"
-    at, files, end = stands.coordinates, binlogs.files(), binlogs.end()
+    at, files, end = current.coordinates, binlogs.files(), binlogs.end()
     if at.base != end.coordinates.base:
         return f"binlogs are named {end.coordinates.base!r} now, and were {at.base!r}"
     if end.coordinates < at:
         return f"the server's binlog ends before {at}: it was reset, or restored to an older point"
     if at.number < files[0].number:
-        lost = GtidSet.parse(stands.gtids).subtract(GtidSet.parse(end.gtids))
-        return f"the server's binlog is another one since: it lacks {lost}" if lost else ""
-    difference = other_binlog(stands, source.Head(end.coordinates, end.gtids), binlogs)
+        lost = GtidSet.parse(current.gtids).subtract(GtidSet.parse(end.gtids))
+        return f"the server's binlog is another one since: it misses {lost}" if lost else ""
+    difference = other_binlog(current, source.Head(end.coordinates, end.gtids), binlogs)
     return f"the server's binlog is another one since: {difference}" if difference else ""
 
 
-def _published(before: Checkpoint, state: CommitLogState, server_uuid: str) -> _Published:
-    """What the commit log says was published behind ``before``, which it may be ahead of."""
-    since, whole = before.window, before.coordinates
-    if (sought := max(state.seeks, default=0)) > since:  # it died before it moved the checkpoint, or the store is older
-        since, whole = sought, BinlogCoordinates.parse(state.seeks[sought].to)
+def _find_published_range(before: Checkpoint, state: CommitLogState, server_uuid: str) -> _PublishedRange:
+    """The published range after ``before`` according to the commit log."""
+    since, complete_to = before.window, before.coordinates
+    if (
+        latest_seek := max(state.seeks, default=0)
+    ) > since:  # the seek died before it moved the checkpoint, or an older store was restored
+        since, complete_to = latest_seek, BinlogCoordinates.parse(state.seeks[latest_seek].to)
     unfinished = []
     for manifest in [state.seals[number] for number in state.seals if number > since]:
         messages = sum(receipt.messages + receipt.already_there for receipt in manifest.topics)
-        unfinished.append(_unfinished(manifest.window, messages, sealed=True))
+        unfinished.append(_unfinished_window(manifest.window, messages, sealed=True))
         if manifest.window.server_uuid == server_uuid:
-            whole = max(whole, manifest.window.head)
-    part = whole
+            complete_to = max(complete_to, manifest.window.head)
+    partial_to = complete_to
     for number, window in state.begun.items():
         if number > since:
             given = [progress for progress in state.progress.values() if progress.window == number]
-            unfinished.append(_unfinished(window, sum(progress.messages for progress in given), sealed=False))
+            unfinished.append(_unfinished_window(window, sum(progress.messages for progress in given), sealed=False))
             if window.server_uuid == server_uuid:
-                part = max([part, *(BinlogCoordinates(progress.origin, progress.position) for progress in given)])
-    return _Published(whole, part, tuple(unfinished))
+                partial_to = max(
+                    [partial_to, *(BinlogCoordinates(progress.origin, progress.position) for progress in given)]
+                )
+    return _PublishedRange(complete_to, partial_to, tuple(unfinished))
 
 
-def _unfinished(window: Window, messages: int, *, sealed: bool) -> UnfinishedWindow:
+def _unfinished_window(window: Window, messages: int, *, sealed: bool) -> UnfinishedWindow:
     return UnfinishedWindow(window.number, str(window.start), str(window.head), sealed, messages)
 
 
 def unfinished_run(connections: PipelineConnections, store: CheckpointStore) -> PlannedRun | None:
-    """What earlier runs left unfinished, as a run that finishes it before a seek; None where nothing is.
+    """A run that finishes the unfinished windows of earlier runs before a seek; None if there are no such windows.
 
     Raises as `plan` does.
     """
@@ -234,16 +250,20 @@ def unfinished_run(connections: PipelineConnections, store: CheckpointStore) -> 
 def seek(
     connections: PipelineConnections, planned: SeekPlan, store: CheckpointStore, *, who: str, why: str
 ) -> SeekRecord:
-    """Do what ``planned`` says, if the checkpoint is still where it was then.
+    """Execute ``planned``, if the checkpoint did not move since, and return the record of the seek.
 
-    While a run is alive it is refused. Every earlier attempt is fenced, then the record is written and the progress of
-    what was published is forgotten, both or neither, and last the checkpoint moves. A seek that dies before that is
-    ended by the next run. Windows that are unfinished are given up; their numbers stand in the record.
+    1. Fence every earlier attempt.
+    2. Write the record and remove the published progress, in one transaction. Unfinished windows are discarded; the
+       record has their numbers.
+    3. Move the checkpoint. If the seek dies before this step, the next run does it.
 
-    Raises PipelineBusyError while a run is alive, StaleCheckpointError when the checkpoint moved since the plan,
-    CheckpointError when more was published since, SettingsError without a reason. A seek that slept for longer than its
-    lease raises FencedError where nothing is written yet; StaleCheckpointError where its record is, and another run has
-    ended it.
+    Raises:
+    - SettingsError without a reason.
+    - PipelineBusyError while a run is alive.
+    - StaleCheckpointError if the checkpoint moved since the plan, or if the seek slept for longer than its lease after
+      step 2 and another run has finished it.
+    - CheckpointError if the pipeline published more since the plan.
+    - FencedError if the seek slept for longer than its lease before step 2.
     """
     check_reason(why)
     pipeline = connections.pipeline
@@ -252,10 +272,10 @@ def seek(
         fence(lease)
         log = lease.log()
         before, state = store.load(pipeline.name), log.read()
-        stands, _ = _stands(pipeline, before, state)
+        current, _ = _find_current_position(pipeline, before, state)
         if before != planned.before:
             raise stale(pipeline.name, planned.before, before)
-        unfinished = _published(stands, state, planned.server_uuid).unfinished if stands else ()
+        unfinished = _find_published_range(current, state, planned.server_uuid).unfinished if current else ()
         if unfinished != planned.unfinished:
             raise CheckpointError(
                 f"pipeline {pipeline.name!r} has published since the seek was planned: unfinished are "
@@ -277,24 +297,25 @@ def seek(
             discarded=tuple(window.number for window in unfinished),
         )
         log.seek(record, state)
-        store.replace(before, sought_checkpoint(pipeline.name, record))
-    _log.info("pipeline %s: %s sought from %s to %s: %s", pipeline.name, who, record.before, record.to, planned.effect)
+        store.replace(before, checkpoint_after_seek(pipeline.name, record))
+    effect = planned.effect
+    _log.info("pipeline %s: seek by %s from %s to %s: %s", pipeline.name, who, record.before, record.to, effect)
     return record
 
 
 def check_reason(why: str) -> None:
-    """Raises SettingsError where the reason of a seek is empty."""
+    """Raises SettingsError if the reason of a seek is empty."""
     if not why.strip():
         raise SettingsError("a seek needs a reason (why): it is what the next person reads in the record")
 
 
 def seeks(connections: PipelineConnections) -> list[SeekRecord]:
-    """The pipeline's seeks, latest first; raises TopicError before its first run, when it has no commit log."""
+    """The pipeline's seeks, latest first. Raises TopicError before the first run: there is no commit log yet."""
     records = connections.commit_log().read().seeks
     return [records[number] for number in sorted(records, reverse=True)]
 
 
-def _current(pipeline: Pipeline, store: CheckpointStore) -> Checkpoint | None:
+def _load_checkpoint(pipeline: Pipeline, store: CheckpointStore) -> Checkpoint | None:
     try:
         return store.load(pipeline.name)
     except CheckpointError as error:
@@ -310,7 +331,17 @@ def _check_expected(pipeline: Pipeline, before: Checkpoint | None, expected: str
         )
 
 
-def _located(finder: Finder, target: SeekTarget) -> ResumePoint:
+def _check_executed(target: SeekTarget, executed: GtidSet) -> None:
+    """Raises SettingsError for GTIDs that the server never executed: the seek would skip all of its transactions."""
+    if target.gtids is not None and (unknown := target.gtids.subtract(executed)):
+        raise SettingsError(
+            f"the source never executed transactions {unknown}: it has {str(executed) or 'none with a GTID'}. A seek "
+            "by GTIDs needs a set of transactions that the source has, as in @@gtid_executed of MySQL or "
+            "@@gtid_binlog_pos of MariaDB. Give such a set; or FILE:POSITION, a time, earliest or latest."
+        )
+
+
+def _locate(finder: Finder, target: SeekTarget) -> ResumePoint:
     if target.coordinates is not None:
         return finder.at(target.coordinates)
     if target.gtids is not None:

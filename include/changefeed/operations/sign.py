@@ -1,4 +1,4 @@
-"""sign: the records of a pipeline's logs, signed with its key as they are."""
+"""sign: signs the existing records of a pipeline's logs with its key."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from changefeed.errors import SettingsError
+from changefeed.kafka.checkpoint_log import CheckpointLog
 from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import LogEntry
 from changefeed.kafka.fencing import fence
@@ -17,20 +18,25 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Signed:
-    """How many ``records`` of the commit log were signed, and whether the ``schemas`` were; ``strange`` are those of
-    them that none of the keys had signed."""
+class SignResult:
+    """The result of a sign.
+
+    - ``records``: the number of records of the commit log that were signed.
+    - ``untrusted``: the number of them that no key of the pipeline had signed before.
+    - ``schemas``: whether the schema history was signed.
+    """
 
     records: int
-    strange: int
+    untrusted: int
     schemas: bool
 
 
-def sign(connections: PipelineConnections) -> Signed:
-    """Sign with `commit_log.key` what the pipeline's logs hold and that key has not signed: all of it or nothing.
+def sign(connections: PipelineConnections) -> SignResult:
+    """Sign all records of the pipeline's logs that `commit_log.key` has not signed, in one transaction.
 
-    It believes what is there: for a log that was written without a key, or with one of `previous_keys`. From then on
-    the pipeline reads no other records. Raises SettingsError without a key, PipelineBusyError while a run is alive.
+    Trusts all existing records: it also signs records with a signature of `previous_keys`, and records without a valid
+    signature. Afterwards the pipeline reads only signed records. Raises SettingsError without a key, and
+    PipelineBusyError while a run is alive.
     """
     keys = connections.kafka.log_keys
     if not keys:
@@ -39,19 +45,21 @@ def sign(connections: PipelineConnections) -> Signed:
         )
     latest = LogKeys(keys.secrets[:1])
     if not connections.commit_log().exists():
-        return Signed(0, 0, schemas=False)
+        return SignResult(0, 0, schemas=False)
     with connections.lease() as lease:
         fence(lease)
         log = lease.log()
         unsigned = [record for record in log.latest_records() if _is_of(log, record) and latest.fault(record)]
         log.write({record.key or b"": record.value for record in unsigned}, "to sign the records")
-        strange = [record for record in unsigned if keys.fault(record)]
+        untrusted = [record for record in unsigned if keys.fault(record)]
         schemas = connections.schema_log().sign(lease.writer, latest)
+        if connections.pipeline.checkpoint.store == "kafka":
+            CheckpointLog(connections.kafka, connections.pipeline.name).sign(latest)
     _log.info("signed %d records of the commit log of %s", len(unsigned), connections.pipeline.name)
-    return Signed(len(unsigned), len(strange), schemas)
+    return SignResult(len(unsigned), len(untrusted), schemas)
 
 
 def _is_of(log: OwnedLog, record: KafkaRecord) -> bool:
-    """Whether a record, or a tombstone, is of the pipeline, or of one of its snapshots and backfills."""
+    """Whether a record or tombstone belongs to the pipeline, or to one of its snapshots and backfills."""
     entry = LogEntry.of(record)
     return entry is not None and (entry.identity == log.identity or entry.identity.startswith(f"{log.identity}."))

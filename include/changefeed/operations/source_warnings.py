@@ -1,4 +1,4 @@
-"""check: what no run is refused for, and what its records may surprise somebody with."""
+"""check: warnings about records that a consumer may not expect. None of them stops a run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import binlog_expiry
 
 _SHOWN = 20
-"""So many names are in a line."""
-_LACKING = {
+"""The maximum number of names in a line."""
+_MISSING_COLUMNS = {
     "MINIMAL": (
         "an INSERT or UPDATE is logged with the columns that the statement sets, and the row before an UPDATE or "
         "DELETE with its key"
@@ -25,11 +25,11 @@ _LACKING = {
     "NOBLOB": "an UPDATE or DELETE is logged without the BLOB and TEXT columns that it does not change",
     "FULL_NODUP": "the row after an UPDATE is logged with the columns that it changes",
 }
-"""What other values of binlog_row_image than FULL leave out."""
+"""By value of binlog_row_image other than FULL, the columns that the binlog has."""
 
 
 def source_warnings(pipeline: Pipeline, session: Session, tables: Collection[TableSchema]) -> Iterator[str]:
-    """A line each; ``tables`` are the captured ones, as they are now."""
+    """Yield a line for each warning. ``tables`` are the current schemas of the captured tables."""
     tables = sorted(tables, key=lambda table: (table.database, table.table))
     yield from row_image(session)
     yield from binlog_retention(session)
@@ -39,62 +39,62 @@ def source_warnings(pipeline: Pipeline, session: Session, tables: Collection[Tab
 
 
 def row_image(session: Session) -> Iterator[str]:
-    """What records lack where the server does not log whole rows."""
+    """Yield a warning if the server does not log complete rows; it describes the columns that records have."""
     image = session.variable("binlog_row_image")
     if image not in (None, "FULL"):
         yield (
-            f"binlog_row_image is {image!r}: {_LACKING.get(image, 'rows are logged without some columns')}. Records "
-            "lack the other columns, so a consumer cannot make the row of one record. SET GLOBAL binlog_row_image = "
-            "'FULL' (open sessions keep theirs until they reconnect)"
+            f"binlog_row_image is {image!r}: {_MISSING_COLUMNS.get(image, 'rows are logged without some columns')}. "
+            "Records miss the other columns, so one record does not have the complete row. SET GLOBAL "
+            "binlog_row_image = 'FULL' (open sessions keep theirs until they reconnect)"
         )
 
 
 def binlog_retention(session: Session) -> Iterator[str]:
-    """That nobody knows for how long Amazon's servers keep the binlog, unless their own setting says so."""
+    """Yield a warning if the binlog retention of an Amazon server is not known."""
     expiry = binlog_expiry(session)
     if expiry.by_hours and not expiry.is_known:
         yield (
             "Amazon RDS or Aurora purges this binlog by its own setting `binlog retention hours`, which is not set or "
-            "may not be read: for how long the source keeps what is not published is not known, whatever "
-            "binlog_expire_logs_seconds says, and a file may be purged before a run has read it. CALL "
+            "may not be read: the retention is not known, whatever binlog_expire_logs_seconds says, and a file may be "
+            "purged before a run has read it. CALL "
             "mysql.rds_set_configuration('binlog retention hours', 168), and GRANT SELECT ON mysql.rds_configuration"
         )
 
 
 def signed_numbers(pipeline: Pipeline, tables: Iterable[TableSchema]) -> Iterator[str]:
-    """The BIGINT UNSIGNED columns that a format writes as signed numbers."""
+    """Yield a warning that names the BIGINT UNSIGNED columns that a format writes as signed numbers."""
     routes = compile_routes(pipeline)
     format, names = routes.format(0), []
     for table in tables:
         style = of_table(format, table.database, table.table).style
         if style[Kind.BIGINT_UNSIGNED] is not Encoding.LONG:
             continue
-        key = routes.key_rule(table.database, table.table).keyed(table).primary_key
+        key = routes.key_rule(table.database, table.table).keyed_table(table).primary_key
         for position, column in enumerate(table.columns):
             if column.data_type == "bigint" and column.unsigned:
                 name = f"{table.database}.{table.table}.{column.name}"
                 names.append(f"{name} (in the key)" if position in key else name)
     if names:
         yield (
-            f"{len(names)} BIGINT UNSIGNED columns are written as signed numbers: {_listed(names)}. Values of 2^63 and "
+            f"{len(names)} BIGINT UNSIGNED columns are written as signed numbers: {_join(names)}. Values of 2^63 and "
             'more are negative: the key of 18446744073709551615 is {"id":-1}. Unless all values are smaller, write '
             "`values: {bigint_unsigned: number}`, or the format's own option for it"
         )
 
 
 def empty_deletes(pipeline: Pipeline, tables: Iterable[TableSchema]) -> Iterator[str]:
-    """The tables without a key whose deletes are records without key and value, which say nothing of the row."""
+    """Yield a warning that names the tables whose DELETE records have neither a key nor a value."""
     routes = compile_routes(pipeline)
     format, names = routes.format(0), []
     for table in tables:
-        keyed = routes.key_rule(table.database, table.table).keyed(table)
-        messages = of_table(format, table.database, table.table).messages(keyed)[ChangeKind.DELETE]
-        if not keyed.primary_key and messages and all(message.op is None for message in messages):
+        keyed_table = routes.key_rule(table.database, table.table).keyed_table(table)
+        messages = of_table(format, table.database, table.table).messages(keyed_table)[ChangeKind.DELETE]
+        if not keyed_table.primary_key and messages and all(message.op is None for message in messages):
             names.append(f"{table.database}.{table.table}")
     if names:
         yield (
-            f"{len(names)} tables without a key in a format whose deletes have no value: {_listed(names)}. The record "
-            "of a DELETE there has neither key nor value, and nobody can say which row is gone. Give them a key by "
+            f"{len(names)} tables without a key in a format whose deletes have no value: {_join(names)}. The record "
+            "of a DELETE has neither key nor value, so consumers do not know which row was deleted. Give them a key by "
             "`keys` or `keyless`, or have deletes written as rows (`delete.tombstone.handling.mode: rewrite` of `flat`)"
         )
 
@@ -102,15 +102,20 @@ def empty_deletes(pipeline: Pipeline, tables: Iterable[TableSchema]) -> Iterator
 def unused_patterns(
     pipeline: Pipeline, tables: Collection[TableSchema], all_tables: Collection[tuple[str, str]]
 ) -> Iterator[str]:
-    """The patterns that match no table; ``all_tables`` are those of the source, captured or not."""
+    """Yield a warning for each pattern that matches no table.
+
+    ``tables`` are the captured tables, ``all_tables`` the names of all tables of the source.
+    """
     captured = [(table.database, table.table) for table in tables]
-    yield from _unused("tables.exclude", pipeline.tables.exclude, all_tables, "of the source", "nothing is left out")
+    yield from _unused_patterns(
+        "tables.exclude", pipeline.tables.exclude, all_tables, "of the source", "nothing is left out"
+    )
     for setting, patterns in (
         ("topics.routes", [route.match for route in pipeline.topics.routes]),
         ("rows", list(pipeline.rows)),
         ("outbox.tables", pipeline.outbox.tables if pipeline.outbox is not None else []),
     ):
-        yield from _unused(setting, patterns, captured, "that the pipeline captures", "it does nothing")
+        yield from _unused_patterns(setting, patterns, captured, "that the pipeline captures", "it does nothing")
     for format in compile_routes(pipeline).formats:
         for key in format.row_rules.keys:
             if not any(key.tables.fullmatch(f"{database}.{table}") for database, table in captured):
@@ -120,7 +125,7 @@ def unused_patterns(
                 )
 
 
-def _unused(
+def _unused_patterns(
     setting: str, patterns: Iterable[str], tables: Collection[tuple[str, str]], whose: str, consequence: str
 ) -> Iterator[str]:
     for pattern in patterns:
@@ -131,6 +136,6 @@ def _unused(
             )
 
 
-def _listed(names: list[str]) -> str:
+def _join(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -1,24 +1,25 @@
-"""Where a pipeline stands: its checkpoint against the head of its source."""
+"""The status of a pipeline: its checkpoint compared with the head of its source."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from changefeed.binlog.search.finder import bytes_between
 from changefeed.errors import ChangefeedError
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.gtid import GtidSet
+from changefeed.model.window import bytes_between
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.plan import check_same_history
-from changefeed.pipeline.windows import commit_log_state, lost_checkpoint
+from changefeed.pipeline.same_history import check_same_history
 from changefeed.source.mysql import source
 
 
 @dataclass(frozen=True)
 class Status:
-    """``state`` is new (no checkpoint yet), current, behind, or error; then ``error`` says what is wrong.
+    """The status of a pipeline. ``state`` is new (no checkpoint yet), current, behind or error (see ``error``).
 
-    A pipeline is behind as soon as the binlog goes on after its checkpoint: on a busy server between any two runs.
+    A pipeline is behind if its source's binlog has any event after its checkpoint. On a busy server, it is always
+    behind between runs.
     """
 
     pipeline: str
@@ -34,12 +35,12 @@ class Status:
 
     @classmethod
     def in_error(cls, pipeline: str, error: ChangefeedError) -> Status:
-        """The status of a pipeline of which nothing is known but what is wrong."""
+        """The status of a pipeline whose status could not be read, with ``error``."""
         return cls(pipeline, "error", error=f"{type(error).__name__}: {error}")
 
     @property
     def summary(self) -> str:
-        """The state in words, for people."""
+        """The state as a text for people."""
         match self.state:
             case "new":
                 return "no run yet"
@@ -52,12 +53,12 @@ class Status:
         return "error"
 
     def to_json(self) -> dict[str, str | int | None]:
-        """Plain values, as the command prints them and the REST API answers them."""
+        """The status as plain values, for the command line and the REST API."""
         return asdict(self)
 
 
 def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
-    """The pipeline's status; what cannot be read becomes its ``error`` instead of an exception."""
+    """Read the pipeline's status. Raises nothing: an error is in ``error`` of the status."""
     pipeline = connections.pipeline
     checkpoint = None
     head = None
@@ -65,13 +66,13 @@ def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
         checkpoint = store.load(pipeline.name)
         with connections.session() as session:
             uuid = source.server_uuid(session)
-            head = source.head(session).coordinates
+            at = source.head(session)
+            head = at.coordinates
             files = source.binlog_files(session)
         if checkpoint is None:
-            lost = lost_checkpoint(connections, commit_log_state(connections))
-            return Status(pipeline.name, "error" if lost else "new", server_uuid=uuid, head=str(head), error=lost)
+            return _without_checkpoint(connections, uuid, head)
         if uuid != checkpoint.server_uuid and checkpoint.gtids:
-            return _after_failover(checkpoint, head)
+            return _after_failover(checkpoint, at)
         check_same_history(checkpoint, uuid, head, files)
         lag = bytes_between(files, checkpoint.coordinates, head)
         state, error = ("behind" if lag else "current"), None
@@ -91,15 +92,28 @@ def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
     )
 
 
-def _after_failover(checkpoint: Checkpoint, head: BinlogCoordinates) -> Status:
-    """The next run finds the position again by GTID set; how many bytes that leaves is not known before."""
+def _without_checkpoint(connections: PipelineConnections, uuid: str, head: BinlogCoordinates) -> Status:
+    """The status of a pipeline without a checkpoint: new, or an error if the commit log has an earlier run."""
+    from changefeed.pipeline.windows import commit_log_state, describe_lost_checkpoint  # load the client of Kafka
+
+    lost = describe_lost_checkpoint(connections, commit_log_state(connections))
+    name = connections.pipeline.name
+    return Status(name, "error" if lost else "new", server_uuid=uuid, head=str(head), error=lost)
+
+
+def _after_failover(checkpoint: Checkpoint, head: source.Head) -> Status:
+    """The status after a failover: the next run finds its position by GTIDs, so the lag in bytes is not known.
+
+    It is current only if the servers' sets are equal: a server with fewer transactions misses published ones.
+    """
+    is_current = GtidSet.parse(checkpoint.gtids) == GtidSet.parse(head.gtids)
     return Status(
         pipeline=checkpoint.pipeline,
-        state="behind",
+        state="current" if is_current else "behind",
         window=checkpoint.window,
         checkpoint=str(checkpoint.coordinates),
         gtids=checkpoint.gtids,
         server_uuid=checkpoint.server_uuid,
         committed_at_ms=checkpoint.committed_at_ms,
-        head=str(head),
+        head=str(head.coordinates),
     )

@@ -1,1 +1,1 @@
-"""One pipeline: its connections, topics, schema history and open windows, for all that works on it."""
+"""One pipeline: its connections, topics, schema history and open windows, for all code that works on it."""

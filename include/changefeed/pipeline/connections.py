@@ -1,78 +1,99 @@
-"""A pipeline together with its connections: the one value that a stage gets of where to read and where to write."""
+"""A pipeline together with its connections, as one value: the source and the targets of every stage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from changefeed.errors import SettingsError
-from changefeed.kafka.commit_log.log import CommitLog
-from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.lease import Lease
-from changefeed.kafka.log_keys import LogKeys
-from changefeed.kafka.schema_log import SchemaLog
-from changefeed.kafka.schema_registry.client import Registry
-from changefeed.kafka.schema_registry.connection import RegistryConnection
-from changefeed.kafka.schema_registry.subjects import KnownIds, Subjects
-from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.model.column_rules import ColumnRules
-from changefeed.model.connection import OF_A_RUN, ConnectionLookup, MysqlConnection, Patience, kafka_parts
+from changefeed.model.connection import RUN_ANSWER_LIMITS, AnswerLimits, ConnectionLookup, MysqlConnection, kafka_parts
 from changefeed.model.topic_name import commit_log_topic, schema_changes_topic, schema_history_topic
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import Routes, compile_routes
+from changefeed.settings.site import load_site, site_file
 from changefeed.settings.transform_settings import TransformCall
+from changefeed.source.mysql.hosts import first_reachable
 from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import session_on
 
+if TYPE_CHECKING:  # at run time a reader of MySQL only, such as `status`, would load the client of Kafka
+    from changefeed.kafka.commit_log.log import CommitLog
+    from changefeed.kafka.connection import KafkaConnection
+    from changefeed.kafka.lease import Lease
+    from changefeed.kafka.schema_log import SchemaLog
+    from changefeed.kafka.schema_registry.client import Registry
+    from changefeed.kafka.schema_registry.exemptions import Exemptions
+    from changefeed.kafka.schema_registry.subjects import KnownIds, Subjects
+
 
 @dataclass(frozen=True)
 class PipelineConnections:
-    """The source and the Kafka cluster of ``pipeline``. Nothing is connected before it is asked for.
+    """The source, the Kafka cluster and the schema registry of ``pipeline``.
 
-    A connection is looked up when it is first needed, so what reads only MySQL does not miss a Kafka connection.
+    A connection is looked up and opened at its first use, so code that reads only MySQL needs no Kafka connection.
     ``lookup`` raises SettingsError for a connection that does not exist.
 
-    Pickled for a Spark worker, which can look nothing up, it takes its connections along, passwords included, the keys
-    of its logs and the secrets of masks: it travels on Spark's own channels only. None of them shows in its repr.
+    Spark workers cannot look up connections. So its pickle contains them, with passwords, the keys of the logs and the
+    secrets of masks; it is sent on Spark's own channels only. The repr has no secrets.
     """
 
     pipeline: Pipeline
     lookup: ConnectionLookup = field(repr=False)
-    patience: Patience = OF_A_RUN
+    answer_limits: AnswerLimits = RUN_ANSWER_LIMITS
 
     @cached_property
     def mysql(self) -> MysqlConnection:
-        """How the source is reached."""
-        uri = self.lookup(self.pipeline.source.connection)
-        with _named(self.pipeline.source.connection):
-            return MysqlConnection.from_uri(uri, self.patience)
+        """The connection to the source: of `source_hosts` the first that can be reached, for all sessions of this
+        value. Raises what `source_hosts` raises, and with several hosts what `first_reachable` raises."""
+        return first_reachable(self.source_hosts)
+
+    @cached_property
+    def source_hosts(self) -> tuple[MysqlConnection, ...]:
+        """The connections to the source's hosts, in the order in which they are tried; usually one.
+
+        Raises SettingsError for a connection that does not exist or is wrong, and for an invalid site's file.
+        """
+        connection_id = self.pipeline.source.connection
+        return _hosts(MysqlConnection.all_from_uri, connection_id, self.lookup, self.answer_limits)
 
     @cached_property
     def kafka(self) -> KafkaConnection:
-        """How the Kafka cluster is reached."""
+        """The connection to the Kafka cluster."""
+        from changefeed.kafka.connection import KafkaConnection
+        from changefeed.kafka.log_keys import LogKeys
+
+        _refuse_password_source(self.pipeline.kafka.connection, "Kafka")
         uri = self.lookup(self.pipeline.kafka.connection)
-        with _named(self.pipeline.kafka.connection):
-            reached = KafkaConnection(*kafka_parts(uri), timeout_seconds=self.patience.connect_seconds)
+        with _name_connection(self.pipeline.kafka.connection):
+            reached = KafkaConnection(*kafka_parts(uri), timeout_seconds=self.answer_limits.connect_seconds)
         return replace(reached, log_keys=LogKeys(self.pipeline.commit_log.keys(self.lookup)))
 
     @cached_property
     def registry(self) -> Registry | None:
-        """The schema registry of the pipeline's formats; None where none has its schemas in one."""
+        """The schema registry of the pipeline's formats; None if no format uses one."""
         connection_id = self.routes.registry
         if connection_id is None:
             return None
+        from changefeed.kafka.schema_registry.client import Registry
+        from changefeed.kafka.schema_registry.connection import RegistryConnection
+
+        _refuse_password_source(connection_id, "a schema registry")
         uri = self.lookup(connection_id)
-        with _named(connection_id):
-            return Registry(RegistryConnection.from_uri(uri, self.patience))
+        with _name_connection(connection_id):
+            return Registry(RegistryConnection.from_uri(uri, self.answer_limits))
 
     def schema_ids(self, known: KnownIds) -> Subjects | None:
-        """The ids of the schemas in the pipeline's topics, of which some are ``known``; None without a registry."""
+        """The ids of the schemas in the pipeline's topics; ids in ``known`` need no request. None without a
+        registry."""
         if self.registry is None:
             return None
+        from changefeed.kafka.schema_registry.subjects import Subjects
+
         pipeline, routes = self.pipeline, self.routes
 
         def topic_of(database: str, table: str) -> str:
@@ -81,16 +102,27 @@ class PipelineConnections:
                 raise SettingsError(f"{database}.{table} is left out of pipeline {pipeline.name!r}: it has no topic")
             return route.topic
 
-        return Subjects(self.registry, topic_of, schema_changes_topic(pipeline.name, pipeline.topics.suffix), known)
+        statements_topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
+        return Subjects(self.registry, topic_of, statements_topic, known, self.exemptions)
+
+    @property
+    def exemptions(self) -> Exemptions | None:
+        """The `Exemptions` that register schemas against their subject's compatibility level; None if such schemas fail
+        the run."""
+        if self.registry is None or not self.routes.registers_incompatible:
+            return None
+        from changefeed.kafka.schema_registry.exemptions import Exemptions
+
+        return Exemptions(self.registry, f"changefeed.{self.pipeline.name}.compatibility")
 
     @cached_property
     def routes(self) -> Routes:
-        """Where the changes of the pipeline's tables go."""
+        """The topics of the changes of the pipeline's tables."""
         return compile_routes(self.pipeline)
 
     @cached_property
     def column_rules(self) -> ColumnRules:
-        """What the pipeline leaves out and masks, with the secrets of its masks."""
+        """The columns that the pipeline leaves out and masks, with the secrets of the masks."""
         return self.pipeline.column_rules(self.lookup)
 
     @cached_property
@@ -99,31 +131,38 @@ class PipelineConnections:
         return self.pipeline.transform_calls(self.lookup)
 
     def session(self) -> Session:
-        """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
+        """A new connection to the source, for queries; the caller closes it. Raises what `Session` raises."""
         return Session(self.mysql)
 
     def session_on(self, server_uuid: str) -> Session:
-        """As `session`, proved to be on the server with that UUID; for all that belongs to a window.
+        """A new connection to the source, whose server has been checked to have ``server_uuid``; for all reads of a
+        window.
 
-        Raises SourceUnavailableError where the connection leads to another server.
+        Raises SourceUnavailableError if the connection leads to another server.
         """
         return session_on(self.mysql, server_uuid)
 
     @property
     def server_ids(self) -> ServerIds:
-        """The ids of the tasks that read the pipeline's windows; whatever else reads the source names no id."""
+        """The server ids of the tasks that read the pipeline's windows."""
         return ServerIds(self.pipeline.name, self.pipeline.source.server_id_range)
 
     def commit_log(self, identity: str | None = None) -> CommitLog:
-        """The commit log of ``identity``, to read: of the pipeline's windows, or of a backfill's own."""
+        """The commit log, to read: of ``identity``, such as a backfill's, by default of the pipeline's windows."""
+        from changefeed.kafka.commit_log.log import CommitLog
+
         return CommitLog(self.kafka, commit_log_topic(self.pipeline.name), identity or self.pipeline.name)
 
     def schema_log(self) -> SchemaLog:
         """The pipeline's schema history in Kafka."""
+        from changefeed.kafka.schema_log import SchemaLog
+
         return SchemaLog(self.kafka, schema_history_topic(self.pipeline.name), self.pipeline.name)
 
-    def lease(self, identity: str | None = None, *, brief: bool = False, patience_seconds: float = 0.0) -> Lease:
-        """The claim of one run on ``identity``, still to be entered; see `Lease`."""
+    def lease(self, identity: str | None = None, *, brief: bool = False, timeout_seconds: float = 0.0) -> Lease:
+        """The lease of one run on ``identity``, not entered yet; see `Lease`."""
+        from changefeed.kafka.lease import Lease
+
         topic, seconds = commit_log_topic(self.pipeline.name), self.pipeline.kafka.lease_seconds
         identity = identity or self.pipeline.name
         return Lease(
@@ -132,7 +171,7 @@ class PipelineConnections:
             identity,
             seconds,
             brief=brief,
-            patience_seconds=patience_seconds,
+            timeout_seconds=timeout_seconds,
             transaction_seconds=self.pipeline.kafka.transaction_timeout_seconds,
         )
 
@@ -150,15 +189,50 @@ class PipelineConnections:
 
 
 def ensure_commit_log(connections: PipelineConnections) -> None:
-    """Make the topic of the pipeline's commit log, where it is missing. Raises as `ensure_topics`."""
+    """Create the topic of the pipeline's commit log, if it is missing. Raises what `ensure_topics` raises."""
+    from changefeed.kafka.topics import commit_log_settings, ensure_topics
+
     topics = connections.pipeline.topics
-    wanted = {commit_log_topic(connections.pipeline.name): commit_log_settings(topics.replication_factor)}
-    ensure_topics(connections.kafka, wanted, create=topics.create)
+    required = {commit_log_topic(connections.pipeline.name): commit_log_settings(topics.replication_factor)}
+    ensure_topics(connections.kafka, required, create=topics.create)
+
+
+def mysql_connection(
+    connection_id: str, lookup: ConnectionLookup, answer_limits: AnswerLimits = RUN_ANSWER_LIMITS
+) -> MysqlConnection:
+    """The MySQL connection of an id to one host, with what returns its passwords if the site's file names that.
+
+    Raises SettingsError for a connection that does not exist, is wrong or has several hosts, and for an invalid site's
+    file.
+    """
+    (connection,) = _hosts(lambda *uri: (MysqlConnection.from_uri(*uri),), connection_id, lookup, answer_limits)
+    return connection
+
+
+def _hosts(
+    parse: Callable[[str, AnswerLimits], tuple[MysqlConnection, ...]],
+    connection_id: str,
+    lookup: ConnectionLookup,
+    answer_limits: AnswerLimits,
+) -> tuple[MysqlConnection, ...]:
+    uri = lookup(connection_id)
+    with _name_connection(connection_id):
+        hosts = parse(uri, answer_limits)
+    source = load_site().password_source(connection_id)
+    return tuple(replace(host, password_source=source) for host in hosts)
+
+
+def _refuse_password_source(connection_id: str, of: str) -> None:
+    if load_site().password_source(connection_id) is not None:
+        raise SettingsError(
+            f"connection {connection_id!r} is in `passwords` {site_file()}, and is of {of}: expected one of MySQL, "
+            "MariaDB or the database of a checkpoint. Other logins have a fixed password. Remove the entry"
+        )
 
 
 @contextmanager
-def _named(connection_id: str) -> Iterator[None]:
-    """Say of which connection what is wrong with its URI."""
+def _name_connection(connection_id: str) -> Iterator[None]:
+    """Add the connection's id to errors in its URI."""
     try:
         yield
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""What a person says that tables were: put into the schema history where the rows there can be of such a table."""
+"""Table definitions of users: added to the schema history if they fit the rows there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from changefeed.settings.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
-class Defined:
-    """A table that was put into the history, for the rows from ``start`` on, up to ``end``; '' for the history's."""
+class DefinedTables:
+    """A table that was added to the history for its rows from ``start`` to ``end``; ``end`` is '' for the end of the
+    history."""
 
     table: str
     start: str
@@ -31,35 +32,36 @@ class Defined:
 
 def define(
     pipeline: Pipeline, history: SchemaHistory, sql: str, at: BinlogCoordinates | None = None
-) -> tuple[SchemaHistory, list[Defined]]:
-    """``history`` with the tables that the statements of ``sql`` define, and where they count.
+) -> tuple[SchemaHistory, list[DefinedTables]]:
+    """``history`` with the tables that the statements of ``sql`` define, and the range in which each definition
+    applies.
 
-    They count for the rows at ``at``, or else for the first rows of each table that are not known; what statements of
-    the binlog make of them behind that is followed. Raises SchemaError for a table whose rows there are known, or
-    cannot be of the table, and for statements that define no captured table.
+    A definition applies to the rows at ``at``, or by default to the first rows of each unknown table. Later DDL
+    statements of the binlog are applied to it. Raises SchemaError if the rows there belong to a known table or do not
+    fit the definition, and for statements that define no captured table.
     """
     given = defined_schemas(sql, history.timeline.initial)
     unknown = [each for each in segments(history) if each[1].rows and pipeline.tables.matches(*each[0])]
     defined = []
     for written, entry in given.tables.items():
-        names = [name for name, _, _, _ in unknown_named(unknown, written)]
+        names = [name for name, _, _, _ in segments_of_table(unknown, written)]
         for name in names[:1]:
             if not isinstance(entry, Table):
                 raise SchemaError(f"the statements do not say what columns {written} has: {entry.problem}")
-            found = [each for each in unknown_named(unknown, name) if at is None or _holds(each, at)]
+            found = [each for each in segments_of_table(unknown, name) if at is None or _holds(each, at)]
             if not found:
                 raise SchemaError(f"no rows of {name} at {at} are of a table that is not known")
             _, table, start, end = found[0]
-            _check_fits(history, entry.named(name), table)
-            timeline = _followed(history.timeline, name, entry.named(name), start, history)
+            _check_fits(history, entry.with_name(name), table)
+            timeline = _follow(history.timeline, name, entry.with_name(name), start, history)
             history = replace(history, timeline=timeline, id="")
-            defined.append(Defined(f"{name.database}.{name.table}", table.first, str(end) if end else ""))
+            defined.append(DefinedTables(f"{name.database}.{name.table}", table.first, str(end) if end else ""))
     if not defined:
-        wanted = ", ".join(dict.fromkeys(f"{name.database}.{name.table}" for name, _, _, _ in unknown)) or "none"
+        unknown_names = ", ".join(dict.fromkeys(f"{name.database}.{name.table}" for name, _, _, _ in unknown)) or "none"
         tables = ", ".join(map(str, given.tables)) or "no table"
         raise SchemaError(
             f"the statements define {tables}, and none of those whose rows are "
-            f"not known: {wanted}. Name the database, as in CREATE TABLE shop.orders (…), or with USE shop."
+            f"not known: {unknown_names}. Name the database, as in CREATE TABLE shop.orders (…), or with USE shop."
         )
     return history, defined
 
@@ -67,8 +69,8 @@ def define(
 Segment = tuple[TableName, UnknownTable, BinlogCoordinates | None, BinlogCoordinates | None]
 
 
-def unknown_named(unknown: list[Segment], name: TableName) -> list[Segment]:
-    """The segments of a table; of one without a database those of the only table that is called so."""
+def segments_of_table(unknown: list[Segment], name: TableName) -> list[Segment]:
+    """The segments of a table; for a name without a database, the segments of the only table with this name."""
     if name.database:
         return [each for each in unknown if each[0] == name]
     found = [each for each in unknown if each[0].table == name.table]
@@ -96,10 +98,11 @@ def _check_fits(history: SchemaHistory, table: Table, unknown: UnknownTable) -> 
     )
 
 
-def _followed(
+def _follow(
     timeline: SchemaTimeline, name: TableName, table: Table, start: BinlogCoordinates | None, history: SchemaHistory
 ) -> SchemaTimeline:
-    """``timeline`` with ``table`` behind the entry at ``start``, or at its begin, and what becomes of it later."""
+    """``timeline`` with ``table`` and its later versions, from the entry at ``start``, or with None from its
+    beginning."""
     initial, entries = timeline.initial, list(timeline.entries)
     if start is None:
         initial = replace(initial, tables={**initial.tables, name: table})
@@ -118,7 +121,7 @@ def _followed(
 
 
 def _again(entry: HistoryEntry, before: Schemas, history: SchemaHistory) -> HistoryEntry:
-    """``entry`` with the tables that are known behind it now."""
+    """``entry`` with the tables that are known after its statement is applied to ``before``."""
     if entry.kind == RELEARNED:
         return entry
     after = before.apply(read_statement(entry.sql, SessionContext(entry.database), history.server))

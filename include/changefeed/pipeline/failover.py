@@ -1,4 +1,4 @@
-"""Failover: the position found again by GTID set on another server, and what the old one's window had published."""
+"""Failover: the position on the new server, found by GTID set, and the published part of the old server's window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.model.binlog_order import UUID_LENGTH, BinlogOrder, gtid_of
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.gtid import GtidSet
-from changefeed.model.window import Failover, Mark, Window
+from changefeed.model.window import Failover, HighWaterMark, Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.session import Session
@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> ResumePoint:
-    """Where the server behind ``session`` has the first transaction that ``checkpoint`` lacks.
+    """The position of the first transaction after ``checkpoint`` on the server of ``session``.
 
-    Raises BinlogGoneError where that is not known, or where the new server lacks what was published.
+    Raises BinlogGoneError if the position cannot be found, or if published transactions are missing on the new server.
     """
     what = (
         f"checkpoint {checkpoint.coordinates} of pipeline {checkpoint.pipeline!r} belongs to server "
@@ -39,8 +39,8 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
     lost = GtidSet.parse(checkpoint.gtids).subtract(GtidSet.parse(head.gtids))
     if lost:
         raise BinlogGoneError(
-            f"{what}, which lacks transactions {lost} that are in Kafka already: the new server is behind, or they "
-            "were lost in the failover. If it is a replica that catches up, run again later. If they are lost, "
+            f"{what}, which does not have transactions {lost} that are in Kafka already: the new server is behind, or "
+            "they were lost in the failover. If it is a replica that catches up, run again later. If they are lost, "
             "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
             "where it should resume."
         )
@@ -53,7 +53,7 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
             f"{what}: {error}. Compare the source with what is in Kafka, mend what was lost there, and seek the "
             "pipeline to where it should resume."
         ) from error
-    nameless = None if published.mariadb_gtids else finder.nameless_before(resume.coordinates, published)
+    nameless = None if published.mariadb_gtids else finder.anonymous_before(resume.coordinates, published)
     if nameless is not None:
         raise BinlogGoneError(
             f"{what}, where the transaction at {nameless} has no GTID (gtid_mode is or was not ON), and is before "
@@ -67,19 +67,23 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
     return resume
 
 
-def marks_of(connections: PipelineConnections, window: Window, state: CommitLogState) -> tuple[Mark, ...]:
-    """How far the old server's unfinished windows gave each topic-partition; () where none was begun.
+def high_water_marks(
+    connections: PipelineConnections, window: Window, state: CommitLogState
+) -> tuple[HighWaterMark, ...]:
+    """The high-water marks: for each topic-partition the last published transaction of the old server's unfinished
+    windows.
 
-    Called behind the fence. They are kept with the window that is begun, as the progress records they come from are
-    overwritten by those of the new server; ``window`` gets those that it was begun with. Raises AccountingError where
-    it is not known exactly; then nothing is published.
+    The result is () if these windows published nothing. Call it after fencing. The marks are stored with the begun
+    window, because the run on the new server overwrites the progress records that they come from; if ``window`` was
+    begun already, its stored marks are returned. Raises AccountingError if they are not known exactly; then nothing is
+    published.
     """
     failover = window.failover
     if failover is None:
         return ()
     begun = state.begun_record(window)
     if begun is not None:
-        return begun.marks
+        return begun.high_water_marks
     ahead = {partition: progress for partition, progress in state.progress.items() if progress.window > failover.window}
     if ahead:
         _check_exact(connections, window, failover, ahead, state)
@@ -90,7 +94,7 @@ def marks_of(connections: PipelineConnections, window: Window, state: CommitLogS
             len(ahead),
         )
     return tuple(
-        Mark(topic, partition, progress.window, progress.gtid, progress.gtid_messages, progress.given)
+        HighWaterMark(topic, partition, progress.window, progress.gtid, progress.gtid_messages, progress.published)
         for (topic, partition), progress in ahead.items()
     )
 
@@ -102,8 +106,8 @@ def _check_exact(
     ahead: dict[TopicPartition, Progress],
     state: CommitLogState,
 ) -> None:
-    """Raises AccountingError unless it is known which transactions the old server's windows have published, and the
-    new server has them."""
+    """Raise AccountingError unless the published transactions of the old server's windows are known, and the new server
+    has all of them."""
     places = {
         partition: state.orders[progress.window].place(progress.gtid)
         for partition, progress in ahead.items()
@@ -119,7 +123,7 @@ def _check_exact(
             "the commit log does not have the order of its transactions, which is too long where GTIDs are of many "
             "sources or their numbers do not rise"
         )
-    elif fault := _lacking(connections, window, _given_gtids(ahead, places, state)):
+    elif fault := _missing_transactions(connections, window, _published_gtids(ahead, places, state)):
         reason = f"the new server {fault}; what is in Kafka already has to be there"
     if reason:
         latest = max(ahead.values(), key=lambda progress: progress.window).source
@@ -131,10 +135,10 @@ def _check_exact(
         )
 
 
-def _given_gtids(
+def _published_gtids(
     ahead: dict[TopicPartition, Progress], places: Mapping[TopicPartition, int | None], state: CommitLogState
 ) -> set[str]:
-    """The transactions of the old server's windows up to the last that any topic-partition was given a message of."""
+    """The transactions of the old server's windows up to the last one with a published message."""
     ends: dict[int, int] = {}
     for partition, progress in ahead.items():
         ends[progress.window] = max(ends.get(progress.window, 0), (places[partition] or 0) + 1)
@@ -147,8 +151,11 @@ def _given_gtids(
 
 
 def check_rising(window: Window, order: BinlogOrder) -> None:
-    """Raises AccountingError where numbers of one of MariaDB's domains do not rise in ``order``, the transactions of
-    ``window``, the first one after a failover: whether one was published before it is known by its number."""
+    """Raise AccountingError if the sequence numbers of a MariaDB domain do not rise in ``order``.
+
+    ``order`` has the transactions of ``window``, the first window after a failover. Only their numbers show which of
+    them were published before the failover.
+    """
     lasts = dict(GtidSet.parse(window.start_gtids).intervals)
     known = {domain: runs[-1][1] for domain, runs in lasts.items()}
     for source, first, last in order.runs:
@@ -167,8 +174,10 @@ def check_rising(window: Window, order: BinlogOrder) -> None:
 
 
 def check_ordered(window: Window, tables: Collection[str]) -> None:
-    """Raises AccountingError where ``tables`` of ``window``, of which the old server gave a part, have rows that the
-    new one may have in another order: which of them were given is known by their order alone."""
+    """Raise AccountingError if ``tables`` of ``window`` have rows that the new server may log in another order.
+
+    A part of the window was published from the old server. Only the order shows which rows are in that part.
+    """
     if tables:
         named = ", ".join(sorted(tables)[:5]) + (f" and {len(tables) - 5} others" if len(tables) > 5 else "")
         raise AccountingError(
@@ -182,21 +191,26 @@ def check_ordered(window: Window, tables: Collection[str]) -> None:
 
 
 def others_in_place(connections: PipelineConnections, window: Window, gtids: str) -> str:
-    """How MariaDB's binlog shows that the server of ``window``, the first one after a failover, lacks some of ``gtids``
-    and has others of the same numbers; '' where it has them. Those before the window were looked for already."""
-    behind = GtidSet.parse(window.start_gtids)
-    wanted = {gtid for gtid in GtidSet.parse(gtids).mariadb_gtids if not behind.contains(GtidSet.parse(gtid))}
-    return _lacking(connections, window, wanted) if wanted else ""
+    """The fault if a MariaDB server has other transactions with the GTIDs ``gtids``; '' if it has all of ``gtids``
+    itself.
+
+    ``window`` is the first window after the failover to this server. GTIDs before it were checked before.
+    """
+    before = GtidSet.parse(window.start_gtids)
+    required = {gtid for gtid in GtidSet.parse(gtids).mariadb_gtids if not before.contains(GtidSet.parse(gtid))}
+    return _missing_transactions(connections, window, required) if required else ""
 
 
-def _lacking(connections: PipelineConnections, window: Window, given: set[str]) -> str:
-    """How the new server's binlog shows that it lacks some of the transactions ``given``, '' where it has them."""
+def _missing_transactions(connections: PipelineConnections, window: Window, published: set[str]) -> str:
+    """The fault if transactions ``published`` are missing on the new server; '' if its binlog has all of them."""
     head = GtidSet.parse(window.head_gtids)
     if not head.mariadb_gtids:
-        lost = GtidSet.parse(",".join(given)).subtract(head)
-        return f"lacks transactions {lost}" if lost else ""
-    if missing := sorted(gtid for gtid in given if not head.contains(GtidSet.parse(gtid))):
-        return f"lacks transactions {', '.join(missing[:5])}" + (f" and {len(missing) - 5} others" * bool(missing[5:]))
+        lost = GtidSet.parse(",".join(published)).subtract(head)
+        return f"does not have transactions {lost}" if lost else ""
+    if missing := sorted(gtid for gtid in published if not head.contains(GtidSet.parse(gtid))):
+        return f"does not have transactions {', '.join(missing[:5])}" + (
+            f" and {len(missing) - 5} others" * bool(missing[5:])
+        )
     with connections.session_on(window.server_uuid) as session:
         start = ResumePoint(window.start, window.start_gtids)
-        return Finder(ServerBinlogs(session)).lacks(given, start)
+        return Finder(ServerBinlogs(session)).missing_transactions(published, start)

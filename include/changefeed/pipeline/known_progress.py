@@ -1,4 +1,5 @@
-"""Whether it is known what a pipeline has published: a lost commit log, or another name, would repeat or lose rows."""
+"""Checks that the commit log knows all published windows: after a lost log or a rename a run would repeat or lose
+rows."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from changefeed.kafka.commit_log.all_logs import read_commit_logs
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.kafka.last_ids import last_ids
-from changefeed.kafka.whole_logs import check_whole_logs
+from changefeed.kafka.log_retention import check_log_retention
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.gtid import GtidSet
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.topics import captured_routes
+from changefeed.pipeline.topics import captured_routes, state_topics
 from changefeed.pipeline.windows import (
     check_not_renamed,
     commit_log_state,
+    describe_lost_checkpoint,
+    last_stable_state,
     latest_checkpoint,
-    lost_checkpoint,
-    renamed_away,
-    settled_state,
+    renamed_message,
 )
 from changefeed.records.event_id import EventId
 from changefeed.settings.file import pipeline_names
@@ -32,38 +33,38 @@ from changefeed.source.mysql.source import Head
 
 _SHOWN = 3
 _LOOKED_AT = 20
-"""Of so many topics the last records are read: where all is lost, one of them shows it."""
+"""How many topics are searched for records. If all state is lost, a few topics are enough to show it."""
 
 
 def check_commit_log(connections: PipelineConnections, checkpoint: Checkpoint | None, state: CommitLogState) -> None:
-    """Raises CheckpointError where the commit log knows less than ``checkpoint``, or the pipeline was renamed.
+    """Raise CheckpointError if the commit log does not have the window of ``checkpoint``, or the pipeline was renamed.
 
-    Raises as `check_whole_logs` where Kafka deletes records of it, or of the schema history.
+    Raises what `check_log_retention` raises if Kafka deletes records of the commit log or of the pipeline's other logs.
     """
-    logs = [connections.commit_log().topic, connections.schema_log().topic]
-    check_whole_logs(connections.kafka, logs)
+    check_log_retention(connections.kafka, list(state_topics(connections.pipeline)))
     check_not_renamed(connections.pipeline.name, state)
-    if checkpoint is not None and (lost := lost_log(connections, checkpoint, state)):
+    if checkpoint is not None and (lost := describe_lost_log(connections, checkpoint, state)):
         raise CheckpointError(lost)
 
 
-def known_state(connections: PipelineConnections, checkpoint: Checkpoint | None) -> CommitLogState:
-    """What the commit log says, at least as much as ``checkpoint`` depends on, if that is there.
+def state_for_checkpoint(connections: PipelineConnections, checkpoint: Checkpoint | None) -> CommitLogState:
+    """The state of the commit log, at least up to the record of ``checkpoint``.
 
-    It does not wait for open transactions, where what is before them is enough. Without a checkpoint, and where its
-    record may be after a transaction, as of a backfill, it does. Raises as `commit_log_state` does.
+    It does not wait for open transactions if the record of ``checkpoint`` is before them. It waits if there is no
+    checkpoint, or if its record may follow an open transaction, for example of a backfill. Raises what
+    `commit_log_state` raises.
     """
-    state = settled_state(connections)
-    if checkpoint is not None and not lost_log(connections, checkpoint, state):
+    state = last_stable_state(connections)
+    if checkpoint is not None and not describe_lost_log(connections, checkpoint, state):
         return state
     return commit_log_state(connections)
 
 
-def lost_log(connections: PipelineConnections, checkpoint: Checkpoint, state: CommitLogState) -> str:
-    """What is wrong where the commit log does not know the window of ``checkpoint``; '' where it does.
+def describe_lost_log(connections: PipelineConnections, checkpoint: Checkpoint, state: CommitLogState) -> str:
+    """An error text if the commit log does not have the window of ``checkpoint``; '' if it does.
 
-    A window is sealed, a seek recorded and the first checkpoint noted before the store has it: so the log knows at
-    least as much.
+    Seals, seeks and the first checkpoint are written to the log before the store gets the checkpoint, so the log must
+    have them.
     """
     known, name = state.latest_number, checkpoint.pipeline
     if known >= checkpoint.window and (known or state.of(FirstRecord)):
@@ -75,7 +76,7 @@ def lost_log(connections: PipelineConnections, checkpoint: Checkpoint, state: Co
         "after that are in Kafka already is not known, so a run might publish them twice. Nothing was published. Look "
         "first whether kafka.connection leads to the cluster of the last run, and restore the topic from a copy. "
         f"Otherwise `changefeed seek {name} {checkpoint.coordinates} --why ...` begins a new commit log at the "
-        "checkpoint: what a run had published after it, and did not commit, comes twice then."
+        "checkpoint: changes that a run published after it, and did not commit, are then published twice."
     )
 
 
@@ -87,23 +88,25 @@ def check_first_run(
     head: Head,
     state: CommitLogState,
 ) -> tuple[str, ...]:
-    """What a pipeline without a checkpoint, on server ``uuid``, may have published under another name.
+    """Check that a pipeline without a checkpoint, on server ``uuid``, has not published before under another name.
 
-    Returns sentences about pipelines that are gone of which nothing proves that they are this one. Raises
-    CheckpointError where its own checkpoint was lost, and where another pipeline is proved to publish the same feed:
-    tables that this one captures, from the same source, to its topics, or from the same state store without a YAML
-    file; or where its topics have records of this server that no commit log knows.
+    Returns sentences about removed pipelines that may be this one. Raises CheckpointError in these cases:
+
+    - Its own checkpoint was lost.
+    - Another pipeline has published tables that this one captures, from the same source, to this one's topics.
+    - A pipeline in the same state store has published such tables, and has no YAML file any more.
+    - The topics have records of this server that no commit log knows.
     """
     pipeline = connections.pipeline
     logs = read_commit_logs(connections.kafka, but=pipeline.name)
     for name, other in logs.items():
-        if [record.to for record in other.of(RenamedRecord)] == [pipeline.name]:  # and was killed
-            raise CheckpointError(renamed_away(name, pipeline.name))
-    if lost := lost_checkpoint(connections, state):
+        if [record.to for record in other.of(RenamedRecord)] == [pipeline.name]:  # the rename to this name was killed
+            raise CheckpointError(renamed_message(name, pipeline.name))
+    if lost := describe_lost_checkpoint(connections, state):
         raise CheckpointError(lost)
     present = pipeline_names()
     names = set(store.pipelines()) - present - {pipeline.name}
-    gone = {name: checkpoint for name in sorted(names) if (checkpoint := _loaded(store, name))}
+    gone = {name: checkpoint for name in sorted(names) if (checkpoint := _load(store, name))}
     here = _Here(pipeline, uuid, head, {route.topic for route in captured_routes(pipeline, session).values()})
     for name, other in logs.items():
         if refusal := here.refusal(name, other, gone.get(name), is_present=name in present):
@@ -126,8 +129,10 @@ class _Here:
     topics: Collection[str]
 
     def refusal(self, name: str, state: CommitLogState, stored: Checkpoint | None, *, is_present: bool) -> str | None:
-        """Why the pipeline may not begin beside pipeline ``name``, of which the commit log says ``state``; ``stored``
-        is its checkpoint where it is gone from the folder of pipelines."""
+        """Why the pipeline may not begin beside pipeline ``name``, whose commit log has ``state``; None if it may.
+
+        ``stored`` is the checkpoint of ``name`` if it has no YAML file any more.
+        """
         own = self.pipeline.name
         if state.of(RenamedRecord):
             return None
@@ -140,7 +145,7 @@ class _Here:
         if (published and not tables) or not (shared or (tables and stored)):
             return None
         checkpoint, origin = found
-        what = f"topics {_listed(shared)}" if shared else f"tables {_listed(tables)}"
+        what = f"topics {_list_names(shared)}" if shared else f"tables {_list_names(tables)}"
         begin = (
             f"pipeline {own!r} has no checkpoint and no commit log, and pipeline {name!r} has published {what} from "
             f"the same server, up to {checkpoint.coordinates} ({origin})"
@@ -158,8 +163,8 @@ class _Here:
         )
 
     def unknown_records(self, ids: Mapping[str, EventId]) -> str | None:
-        """Why the pipeline may not begin where its topics end with the changes ``ids``, and no commit log knows "
-        "them."""
+        """Why the pipeline may not begin if its topics end with the changes ``ids`` that no commit log knows; None if
+        it may."""
         name = self.pipeline.name
         for topic, event in ids.items():
             if event.server == self.uuid:
@@ -175,7 +180,7 @@ class _Here:
         return None
 
     def doubts(self, gone: Iterator[Checkpoint]) -> Iterator[str]:
-        """A sentence for each checkpoint of a pipeline that is gone, of no known window, and may be this one."""
+        """A sentence for each checkpoint of a removed pipeline without windows that may be this one."""
         for checkpoint in gone:
             if self._same_source(checkpoint) and checkpoint.coordinates != self.head.coordinates:
                 name, own = checkpoint.pipeline, self.pipeline.name
@@ -193,13 +198,13 @@ class _Here:
         return bool(known) and GtidSet.parse(self.head.gtids).contains(known)
 
 
-def _loaded(store: CheckpointStore, name: str) -> Checkpoint | None:
+def _load(store: CheckpointStore, name: str) -> Checkpoint | None:
     try:
         return store.load(name)
     except ChangefeedError:
-        return None  # of another pipeline, whose runs say what is wrong with it
+        return None  # the runs of that other pipeline report the error
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more

@@ -1,4 +1,4 @@
-"""Forgetting what the commit log holds of backfills and snapshots that nobody will try again."""
+"""Forgets the records of backfills and snapshots that are not retried any more."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _log = logging.getLogger(__name__)
 
 
 def forget_older(connections: PipelineConnections, prefix: str, kept: int) -> None:
-    """Forget all records of identities that begin with ``prefix``, but for the ``kept`` that wrote last.
+    """Forget all records of identities that begin with ``prefix``, except the ``kept`` most recent ones.
 
-    One that is at work again is left as it is. Raises FencedError, BrokerUnavailableError, TopicError.
+    An identity that is in use again is not changed. Raises FencedError, BrokerUnavailableError, TopicError.
     """
     identities = [name for name in connections.commit_log().identities() if name.startswith(prefix)]
     for old in identities[:-kept]:

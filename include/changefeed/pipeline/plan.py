@@ -1,4 +1,4 @@
-"""plan: preflight the source, find what earlier runs left unfinished, and freeze the window of what is new."""
+"""The task `plan`: check the source, find unfinished windows of earlier runs, and freeze the window of new changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from changefeed.binlog.search.boundaries import boundaries
-from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
+from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.ddl.history import SchemaHistory
 from changefeed.errors import BinlogFormatError, BinlogGoneError, PipelineBusyError, SourceError
 from changefeed.kafka.commit_log.log import CommitLogState
@@ -19,14 +19,15 @@ from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import LAST_DUMP_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
-from changefeed.model.window import BinlogFile, Failover, Window
+from changefeed.model.window import BinlogFile, Failover, Window, bytes_between
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.failover import position_on_new_server
-from changefeed.pipeline.known_progress import check_commit_log, check_first_run, known_state
-from changefeed.pipeline.open_windows import Unfinished, described, unfinished
+from changefeed.pipeline.known_progress import check_commit_log, check_first_run, state_for_checkpoint
+from changefeed.pipeline.open_windows import Unfinished, describe_windows, find_unfinished
+from changefeed.pipeline.same_history import check_same_history
 from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
-from changefeed.pipeline.topics import wanted_topics
-from changefeed.pipeline.windows import first_checkpoint, settled_state
+from changefeed.pipeline.topics import required_topics
+from changefeed.pipeline.windows import first_checkpoint, last_stable_state
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
@@ -38,11 +39,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """``unfinished`` windows of earlier runs, and behind them the ``window`` of what is new, which may be empty.
+    """The ``unfinished`` windows of earlier runs, and after them the ``window`` of new changes, which may be empty.
 
-    ``expected`` is the checkpoint that the first of them starts from: what `commit` compares with. ``window_bytes`` is
-    the size of the new window, ``lag_bytes`` of all that is still to be published. ``doubts`` are sentences for people
-    about a first run: pipelines that are gone, any of which may be this one under an older name, and where it begins.
+    ``expected`` is the checkpoint that the first window starts from; `commit` compares it with the stored one.
+    ``window_bytes`` is the size of the new window, ``lag_bytes`` the size of all unpublished changes. ``doubts`` are
+    sentences for users about a first run: where it begins, and which removed pipelines may be this one under an older
+    name.
     """
 
     window: Window
@@ -52,11 +54,11 @@ class Plan:
     unfinished: tuple[Window, ...] = ()
     doubts: tuple[str, ...] = ()
     history: SchemaHistory | None = field(default=None, repr=False, compare=False)
-    """What the tables are in the binlog; None where nothing is new, or no record needs it."""
+    """The schemas of the tables along the binlog; None if there are no new changes, or no record needs schemas."""
 
     @property
     def start(self) -> BinlogCoordinates:
-        """Where the first of the windows begins."""
+        """The start of the first window."""
         return self.unfinished[0].start if self.unfinished else self.window.start
 
     @property
@@ -66,40 +68,44 @@ class Plan:
 
 
 def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first_checkpoint: bool = True) -> Plan:
-    """Freeze ``[checkpoint, head)``; an empty plan means that nothing is new.
+    """Freeze the window ``[checkpoint, head)``; the plan is empty if there are no new changes.
 
-    What earlier runs left unfinished comes first, as it was frozen then (`pipeline.open_windows`); where the commit log
-    is ahead of the store for another reason, the stored checkpoint is brought up to it.
+    Unfinished windows of earlier runs come first, as they were frozen (`pipeline.open_windows`). If the commit log is
+    ahead of the store for another reason, the stored checkpoint is moved up to the log.
 
-    A pipeline without a checkpoint gets its first one here, at its `start`, so that the next run goes on from
-    there when the start is `latest` too. It is noted in the commit log before it is stored, and is taken from there
-    where the store lost it before anything was published. A dry run notes and stores nothing.
+    A pipeline without a checkpoint gets its first one here, at its `start`. So the next run continues from there even
+    if the start is `latest`. The first checkpoint is recorded in the commit log before it is stored. If the store loses
+    it before anything is published, it is read from the log. A dry run (not ``keep_first_checkpoint``) records and
+    stores nothing.
 
-    On another server than the checkpoint's the position is found again by GTID set (`pipeline.failover`).
+    If the server is not the checkpoint's server, the position is found by GTID set (`pipeline.failover`).
 
-    Raises SourceError or BinlogGoneError where the source cannot serve the window, or executed transactions that are
-    not in its binlog; CheckpointError where checkpoint or commit log were lost, or the pipeline published under another
-    name (`pipeline.known_progress`);
-    StaleCheckpointError where another run moved the checkpoint meanwhile; PipelineBusyError, where something is to be
-    stored, while another run is alive.
+    Raises:
+
+    - SourceError or BinlogGoneError if the source cannot serve the window, or executed transactions that are not in its
+      binlog.
+    - CheckpointError if the checkpoint or the commit log was lost, or if the pipeline published under another name
+      (`pipeline.known_progress`).
+    - StaleCheckpointError if another run moved the checkpoint in the meantime.
+    - PipelineBusyError if something must be stored while another run is alive.
     """
     name = connections.pipeline.name
     stored = store.load(name)
     if stored is not None or not keep_first_checkpoint:
         return _plan(connections, store, stored, None, keep=keep_first_checkpoint)
     _ensure_topics(connections)
-    with connections.lease(brief=True) as lease:  # two that begin a pipeline at once begin it at one place
+    with connections.lease(brief=True) as lease:  # two first runs at the same time get the same start
         return _plan(connections, store, store.load(name), lease, keep=True)
 
 
 def _ensure_topics(connections: PipelineConnections) -> None:
-    """Make the commit log; where the pipeline makes no topics, raises TopicError that names all that are missing."""
+    """Create the commit log. If the pipeline creates no topics, raise a TopicError that names all missing topics."""
     pipeline = connections.pipeline
     if pipeline.topics.create:
         ensure_commit_log(connections)
     else:
         with connections.session() as session:
-            ensure_topics(connections.kafka, wanted_topics(pipeline, session), create=False)
+            ensure_topics(connections.kafka, required_topics(pipeline, session), create=False)
 
 
 def _plan(
@@ -110,7 +116,7 @@ def _plan(
     *,
     keep: bool,
 ) -> Plan:
-    """As `plan`, from the checkpoint that is ``stored``. To ``keep`` a first one there must be a ``lease``."""
+    """The plan from the ``stored`` checkpoint; see `plan`. A ``lease`` is necessary to ``keep`` a first checkpoint."""
     began = time.monotonic()
     pipeline = connections.pipeline
     with connections.session() as session:
@@ -118,7 +124,7 @@ def _plan(
         uuid = source.server_uuid(session)
         head = source.head(session)
         files = source.binlog_files(session)
-        state = known_state(connections, stored)
+        state = state_for_checkpoint(connections, stored)
         check_commit_log(connections, stored, state)
         checkpoint = stored or first_checkpoint(state)
         doubts: tuple[str, ...] = ()
@@ -131,11 +137,11 @@ def _plan(
                 _restore_history(connections, store, lease)
         for doubt in doubts:
             _log.warning("%s", doubt)
-        left = unfinished(checkpoint, state, uuid)
+        left = find_unfinished(checkpoint, state, uuid)
         if stored is not None and left.base != stored and keep:
             _bring_up(store, stored, left.base)
         if left.windows:
-            _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, described(left.windows))
+            _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, describe_windows(left.windows))
         start, number, failover = _resume(left, session, uuid, head, files, state)
         window = Window(
             pipeline=pipeline.name,
@@ -156,12 +162,13 @@ def _plan(
         if stored is None or left.windows or not window.is_empty:
             reading = left.windows[0] if left.windows else window
             history = _history(connections, session, reading, state, lease, keep=keep)
-        if stored is None and lease is not None:  # after its history, which so is never learned later than here
-            fault_point.reached("before_first_checkpoint")
+        # After the history is stored, so that it is never learned from a later position than the checkpoint.
+        if stored is None and lease is not None:
+            fault_point.reach("before_first_checkpoint")
             lease.log().keep(FirstRecord(checkpoint))
             store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
-    fault_point.reached("after_plan")
+    fault_point.reach("after_plan")
     first = left.begun.start if left.begun else start.coordinates
     return Plan(
         window,
@@ -175,7 +182,7 @@ def _plan(
 
 
 def _restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease | None) -> None:
-    """Bring back a schema history that was lost, under a lease."""
+    """Restore a lost schema history, under a lease."""
     if is_lost(connections, store):
         with nullcontext(lease) if lease else connections.lease(brief=True) as held:
             restore_history(connections, store, held)
@@ -190,7 +197,7 @@ def _history(
     *,
     keep: bool,
 ) -> SchemaHistory | None:
-    """The history that ``window`` is read with. What has to be stored of it is looked for again under a lease."""
+    """The history for reading ``window``. If a learned history must be stored, it is prepared again under a lease."""
     if lease is not None:
         return prepare_history(connections, session, window, state, lease)
     history = history_for(connections, session, window, state)
@@ -198,16 +205,16 @@ def _history(
         return history
     try:
         with connections.lease(brief=True) as held:
-            return prepare_history(connections, session, window, settled_state(connections), held)
-    except PipelineBusyError:  # a run is alive: each stores what it learned before it publishes anything
+            return prepare_history(connections, session, window, last_stable_state(connections), held)
+    except PipelineBusyError:  # another run is alive; each run stores its learned history before it publishes anything
         return history
 
 
 def _bring_up(store: CheckpointStore, stored: Checkpoint, logged: Checkpoint) -> None:
-    """Store the checkpoint that the commit log knows, in place of an older one."""
+    """Replace the ``stored`` checkpoint by the later one of the commit log."""
     store.replace(stored, logged)
     _log.warning(
-        "pipeline %s: the stored checkpoint, of window %d at %s, is older than the commit log, which stands behind "
+        "pipeline %s: the stored checkpoint, of window %d at %s, is older than the commit log, which is after "
         "window %d at %s: a seek died before it moved the checkpoint, or the store was brought back from a backup. "
         "The checkpoint was brought up to the log.",
         stored.pipeline,
@@ -226,53 +233,34 @@ def _resume(
     files: list[BinlogFile],
     state: CommitLogState,
 ) -> tuple[ResumePoint, int, Failover | None]:
-    """Where the new window starts behind what is unfinished, its number, and the failover that it comes from."""
+    """The start of the new window, after the unfinished ones, its number, and the failover that it comes from."""
     end = Checkpoint.after(left.begun, left.begun.frozen_at_ms) if left.begun else left.end
     if uuid == end.server_uuid:
         check_same_history(end, uuid, head.coordinates, files)
         last = left.begun or (state.seals[end.window].window if end.window in state.seals else None)
         if last is not None and last.newest is not None and last.server_uuid == uuid:
             last.newest.check(file_identity(session.connection, uuid, last.newest.name))
-        if left.begun is not None and head.gtids:  # the window's own set is of a moment before its head
+        if left.begun is not None and head.gtids:  # the window's own GTID set was read before its head
             end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
         check_same_transactions(end, head, session)
         return ResumePoint(end.coordinates, end.gtids), end.window + 1, None
     start = position_on_new_server(end, session, uuid, head)
-    # A new number: progress of the old server's unfinished window has its own, and other coordinates.
+    # A new number, because the old server's unfinished window has progress with its own number and other coordinates.
     number = max(end.window, state.latest_number) + 1
     return start, number, Failover(end.server_uuid, end.window, end.gtids, str(end.coordinates))
 
 
-def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:
-    """Raises BinlogGoneError when the server's binlog is not the one that ``checkpoint`` stands in."""
-    what = f"to resume pipeline {checkpoint.pipeline!r}"
-    if uuid != checkpoint.server_uuid:
-        raise BinlogGoneError(
-            f"checkpoint {checkpoint.coordinates} of pipeline {checkpoint.pipeline!r} belongs to server "
-            f"{checkpoint.server_uuid}, found server {uuid}: the same coordinates mean other changes there. Point the "
-            "connection at the old server, or seek the pipeline to where it should resume on the new one."
-        )
-    if head.base != checkpoint.coordinates.base:
-        raise BinlogGoneError(
-            f"binlogs are named {head.base!r} now, and {checkpoint.coordinates} was wanted {what}: log_bin was "
-            "changed. Seek the pipeline to where it should resume."
-        )
-    source.check_present(checkpoint.coordinates, files, what)
-    if not head.has_reached(checkpoint.coordinates):
-        raise BinlogGoneError(
-            f"the server's binlog ends at {head}, before {checkpoint.coordinates} needed {what}: it was reset, or "
-            "restored to an older point. Seek the pipeline to where it should resume."
-        )
-
-
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
-    """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
-    then its coordinates look plausible and mean something else. Without GTIDs it shows in where events begin."""
+    """Raise BinlogGoneError if the server does not have exactly the transactions before ``checkpoint``.
+
+    With other transactions the coordinates exist, but mean another position. Without GTIDs the check is whether a
+    transaction begins at the coordinates.
+    """
     binlogs = ServerBinlogs(session)
     known = GtidSet.parse(checkpoint.gtids)
     if difference := other_binlog(checkpoint, head, binlogs):
         raise BinlogGoneError(
-            f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
+            f"the checkpoint of pipeline {checkpoint.pipeline!r} is at {checkpoint.coordinates} after "
             f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: "
             f"{difference}. It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older "
             "point. Seek the pipeline to where it should resume."
@@ -287,9 +275,10 @@ def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: 
 
 
 def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlogs) -> str:
-    """How the server shows that its binlog is not the one of ``checkpoint``, whose file it lists; '' where it does not.
+    """The difference if the server's binlog is not the binlog of ``checkpoint``, whose file it lists; '' if there is
+    none.
 
-    Raises as `ServerBinlogs` does.
+    Raises what `ServerBinlogs` raises.
     """
     known, at = GtidSet.parse(checkpoint.gtids), checkpoint.coordinates
     difference = ""
@@ -300,26 +289,29 @@ def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlo
     if not difference and binlogs.is_mariadb:
         is_head = at == head.coordinates and at.position <= LAST_DUMP_POSITION
         found = GtidSet.parse(head.gtids) if is_head else binlogs.position_at(at)
-        # Compared as it is: a number says nothing of those below it, as servers need not log them in order
-        # (gtid_strict_mode=OFF), and the head may have lost a domain (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
-        difference = "" if found == known else f"at {at} it is behind {str(found) or 'none'}"
+        # The positions must be equal: a GTID does not prove that lower numbers were logged, because servers need not
+        # log them in order (gtid_strict_mode=OFF), and the head may have lost a domain (FLUSH BINARY LOGS
+        # DELETE_DOMAIN_ID).
+        difference = "" if found == known else f"at {at} it is after {str(found) or 'none'}"
     return difference
 
 
 def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
-    """How the server's GTID sets show that another binlog is there, '' where they do not."""
+    """The difference between the server's GTID sets and ``known``, which proves another binlog; '' if there is none."""
     if lost := known.subtract(GtidSet.parse(head.gtids)):
-        return f"it lacks {lost}"
+        return f"{lost} are missing"
     foreign = GtidSet.parse(binlogs.logged_before(file)).subtract(known)
     return f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
 
 
 def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
-    """How what follows the checkpoint shows that another binlog is there, '' where it does not: after a reset the
-    server gives the same GTIDs again, so the sets alone may look right."""
+    """The difference in the events after the checkpoint, which proves another binlog; '' if there is none.
+
+    GTID sets alone are not enough, because after a reset the server assigns the same GTIDs again.
+    """
     (size,) = [file.size_bytes for file in binlogs.files() if file.name == at.file]
     try:
-        for boundary in boundaries(binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
+        for boundary in boundaries(binlogs.first_events(at.file, at.position, size), at.file, at.position, size):
             if boundary.position != at.position:
                 return f"{at} is not between two transactions"
             is_before = bool(boundary.gtid) and known.contains(GtidSet.parse(boundary.gtid))
@@ -332,7 +324,8 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
 
 
 def _goes_on_from_first(pipeline: Pipeline, first: Checkpoint) -> str:
-    """A sentence for a pipeline whose store has no checkpoint: whether it was lost or deleted, nobody can tell."""
+    """A sentence for users if the store has no checkpoint, which may be lost or deleted, and the commit log has the
+    first one."""
     return (
         f"pipeline {pipeline.name!r} has no checkpoint in its store, and its commit log has its first one, at "
         f"{first.coordinates}: it goes on from there, so that no change is lost, and not at `start: {pipeline.start}`. "
@@ -344,6 +337,6 @@ def _goes_on_from_first(pipeline: Pipeline, first: Checkpoint) -> str:
 def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: source.Head) -> Checkpoint:
     coordinates = source.start_coordinates(session, pipeline.start, head)
     gtids = ""
-    if head.gtids:  # those before the start are looked up: the server's own set is of a moment before the head
+    if head.gtids:  # the set at the start is searched in the binlog: the server's own set was read before the head
         gtids = Finder(ServerBinlogs(session)).at(coordinates).gtids
     return Checkpoint(pipeline.name, 0, uuid, coordinates, gtids, int(time.time() * 1000))

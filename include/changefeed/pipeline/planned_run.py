@@ -11,10 +11,11 @@ from changefeed.model.window import Window
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """At least one window, in order; each begins where the one before it ends.
+    """The windows of a run, at least one, in order; each begins at the end of the window before it.
 
-    ``expected`` is the checkpoint that the first window was planned from: `commit` moves it only while it is the one
-    stored. ``lag_bytes`` is how far the checkpoint was behind the head, which the last window need not reach.
+    ``expected`` is the checkpoint that the first window was planned from; `commit` moves the checkpoint only if it is
+    still the stored one. ``lag_bytes`` is the size of the binlog from the checkpoint to the head; the last window may
+    end before the head.
     """
 
     windows: tuple[Window, ...]
@@ -22,7 +23,7 @@ class PlannedRun:
     lag_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, which one task hands to the next one; `from_json` reads them back."""
+        """Plain values, which Airflow passes from task to task; `from_json` reads them."""
         return {
             "windows": [window.to_json() for window in self.windows],
             "expected": self.expected.to_text(),
@@ -31,7 +32,7 @@ class PlannedRun:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> PlannedRun:
-        """Read `to_json`; raises CheckpointError where the checkpoint cannot be read."""
+        """The run from the result of `to_json`; raises CheckpointError if the checkpoint cannot be read."""
         return cls(
             tuple(Window.from_json(window) for window in values["windows"]),
             Checkpoint.from_text(values["expected"]),

@@ -1,4 +1,4 @@
-"""The ids of the captured tables' schemas as a window begins, looked up before its tasks need them."""
+"""The schema ids of the captured tables at the start of a window, looked up before its tasks need them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _AT_ONCE = 8
 
 
 def registered_ids(connections: PipelineConnections, history: SchemaHistory | None, window: Window) -> KnownIds:
-    """The ids that are registered of the schemas that the captured tables have at the start of ``window``.
+    """The registered schema ids of the captured tables at the start of ``window``.
 
-    Nothing is registered here: a table whose schema is not fit stops the run when it has rows, and not before. Nothing
-    for a pipeline without a registry, and where the tables are not known. Raises as `Registry`.
+    Nothing is registered here: an incompatible schema stops the run only when its table has rows. The result is empty
+    for a pipeline without a registry, and if the tables are not known. Compatibility levels that a dead run changed are
+    restored first. Raises what `Registry` raises.
     """
+    if connections.exemptions is not None:
+        connections.exemptions.restore_levels()
     subjects = connections.schema_ids({})
     if subjects is None or history is None:
         return {}
@@ -31,11 +34,11 @@ def registered_ids(connections: PipelineConnections, history: SchemaHistory | No
     format = routes.format(window.frozen_at_ms, lookups)
 
     def look_up(table: TableSchema) -> None:
-        with suppress(SchemaError):  # its key is not known, which stops its rows, if there are any
-            keyed = routes.key_rule(table.database, table.table).keyed(table)
-            shown = connections.column_rules.shown(keyed)
-            format.key(shown)
-            format.value(shown, "c")
+        with suppress(SchemaError):  # the table's key is not known; if it has rows, they stop the run
+            keyed_table = routes.key_rule(table.database, table.table).keyed_table(table)
+            masked_table = connections.column_rules.masked_table(keyed_table)
+            format.key(masked_table)
+            format.value(masked_table, "c")
 
     entries = history.at(window.start).tables.values()
     tables = [entry.schema for entry in entries if isinstance(entry, Table)]
@@ -47,13 +50,12 @@ def registered_ids(connections: PipelineConnections, history: SchemaHistory | No
 
 
 def ids_by_subject(known: KnownIds) -> dict[str, int]:
-    """``known`` as a window's record keeps them: a subject has one schema as a window begins."""
+    """The ids of ``known`` by subject, for a window's record: a subject has one schema at the start of a window."""
     return {subject: number for (subject, _), number in known.items()}
 
 
 def check_same_ids(window: Window, begun: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Raises RegistryError where ``window``, of which a part is in Kafka, was ``begun`` with other ids of the same
-    schemas than those that the registry gives ``now``."""
+    """Raise RegistryError if the registry has other ids ``now`` for the schemas that ``window`` was ``begun`` with."""
     for subject, number in sorted(begun.items()):
         if now.get(subject) != number:
             found = f"is {now[subject]} now" if subject in now else "is not known there now"

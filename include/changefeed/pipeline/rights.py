@@ -1,4 +1,4 @@
-"""Tables that a pipeline captures and its user may not read, or does not even see."""
+"""Finds captured tables that the pipeline's user may not read or cannot see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WILD_PART = re.compile(r"[*?]|\[[^]\[]*+\]")
 
 
 def known_tables(connections: PipelineConnections) -> list[tuple[str, str]]:
-    """(database, table) of the captured tables in the stored schema history, whoever may see them now."""
+    """(database, table) of the captured tables in the stored schema history, even if the user cannot see them now."""
     values = connections.schema_log().load()
     if values is None:
         return []
@@ -31,13 +31,13 @@ def missing_rights(
     connections: PipelineConnections,
     session: Session,
     known: Iterable[tuple[str, str]] = (),
-    wanted: Collection[str] = (),
+    requested: Collection[str] = (),
 ) -> dict[str, str]:
-    """By "database.table" what the user may not read of a captured table, and what to do: of those that the server
-    shows, of those in ``known``, and of those that `tables.include` names.
+    """The missing rights on each captured table, with the remedy, by "database.table".
 
-    A server does not say which tables it hides. So a pattern that takes tables beyond those that were granted is in it,
-    too. ``wanted`` are patterns to which the answer is narrowed; all tables without any.
+    It checks the tables that the server shows, the tables in ``known``, and the tables that `tables.include` names. A
+    server does not report which tables it hides. So the result also has each pattern that matches more than the granted
+    tables. ``requested`` are patterns that limit the result; without any it has all tables.
     """
     tables = connections.pipeline.tables
     exact = [_parts(pattern) for pattern in tables.include if not _is_wild(pattern)]
@@ -45,7 +45,7 @@ def missing_rights(
         (database, table)
         for database, table in (*table_names(session), *known, *exact)
         if tables.matches(database, table)
-        and (not wanted or matches_any(tuple(wanted), database, table))
+        and (not requested or matches_any(tuple(requested), database, table))
         and not is_own(session, database, table)
     }
     found = {".".join(name): reason for name, reason in unreadable(session, sorted(names)).items()}
@@ -55,7 +55,7 @@ def missing_rights(
         for row in session.rows("SELECT schema_name FROM information_schema.schemata")
         if row[0] not in OWN_DATABASES
     ]
-    for pattern in filter(_is_wild, wanted or tables.include):
+    for pattern in filter(_is_wild, requested or tables.include):
         hiding = [
             database
             for database, table in _beyond(tables, pattern, databases)
@@ -71,10 +71,12 @@ def missing_rights(
 
 
 def _beyond(tables: TableSettings, pattern: str, databases: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """For each database that the pattern takes tables of, and for one that nobody sees where it may take any, a table
-    that is not there: only who may read all of them may read that."""
+    """Names of missing tables that ``pattern`` matches: one in each matching database, and one in a missing database.
+
+    Only a user who may read all tables that the pattern matches may read such a table.
+    """
     database, table = ("*", "*") if is_regex(pattern) else _parts(pattern)
-    # A pattern of any database means users' ones: of `mysql` it has to say the name.
+    # A pattern for any database does not match system databases; it must name them.
     of_databases = [
         each
         for each in databases
@@ -84,14 +86,12 @@ def _beyond(tables: TableSettings, pattern: str, databases: Iterable[str]) -> It
         of_databases.append(_unseen(database))
     for each in dict.fromkeys(of_databases):
         name = each, _unseen(table)
-        if any(names_database(taken, each) for taken in tables.include) and not matches_any(
-            tuple(tables.exclude), *name
-        ):
+        if tables.names_database(each) and not matches_any(tuple(tables.exclude), *name):
             yield name
 
 
 def _unseen(part: str) -> str:
-    """A name that the part of a pattern takes, and nothing has; the part itself where it is a name."""
+    """A name that ``part`` of a pattern matches and that no table or database has; ``part`` itself if it is a name."""
     return _WILD_PART.sub(NOWHERE, part) if _is_wild(part) else part
 
 
@@ -99,10 +99,10 @@ def check_rights(
     connections: PipelineConnections,
     session: Session,
     known: Iterable[tuple[str, str]] = (),
-    wanted: Collection[str] = (),
+    requested: Collection[str] = (),
 ) -> None:
-    """Raises SourceError with all that is missing, one line each."""
-    if missing := missing_rights(connections, session, known, wanted):
+    """Raise SourceError with all missing rights, one in each line."""
+    if missing := missing_rights(connections, session, known, requested):
         raise SourceError("\n".join(f"{session.connection}: {reason}" for reason in missing.values()))
 
 

@@ -1,4 +1,5 @@
-"""A pipeline's schema history: learned from the server with proof of its coordinates, kept in Kafka and the store."""
+"""A pipeline's schema history: learned from the server with proof of its coordinates, stored in Kafka and the state
+store."""
 
 from __future__ import annotations
 
@@ -31,10 +32,10 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.rights import check_rights
 from changefeed.pipeline.schema_learning import (
     JoinedBinlogs,
-    carried,
-    extended_back,
-    extended_forward,
-    learned,
+    carry_over,
+    extend_back,
+    extend_forward,
+    learn_history,
     scan_range,
 )
 from changefeed.pipeline.unknown_tables import with_answers_of
@@ -59,46 +60,64 @@ def history_for(
     *,
     archived: ArchivedBinlogs | None = None,
 ) -> SchemaHistory | None:
-    """The history that ``window`` is read with, which reaches its start: the one kept, or one made from it.
+    """The history for reading ``window``, valid at its start: the stored history, or a history derived from it.
 
-    ``state`` is what the pipeline's commit log says; ``archived`` are the files that the window is read from, where
-    these are not the server's. The history kept is read on, or backwards, to the window's start; after a failover its
-    schemas at the old server's checkpoint are those here. Where none of that can be, the tables are learned from the
-    server as they are now, and derived backwards (`pipeline.schema_learning`).
+    ``state`` is the state of the pipeline's commit log; ``archived`` are the files that the window is read from, if
+    they are not on the server. The stored history is extended forwards or backwards to the window's start; after a
+    failover its schemas at the old server's checkpoint are used. If none of that is possible, the tables are learned
+    from the server as they are now, and derived backwards (`pipeline.schema_learning`).
 
-    Where names come with the rows and no record is made of schemas, the tables are not learned: that reads all of the
-    binlog from the window's start on. `save_history` learns them when the pipeline has come to the end of it. None
-    where the history cannot be had and names come with the rows, so that nothing may stop on it.
+    If rows have column names and no record needs schemas, the tables are not learned, because that would read the
+    complete binlog from the window's start on. `learn_after_window` learns them at the end of the binlog. Until then
+    the result is None, and the run continues without a history.
+
+    With the setting `freeze_schema` the history is frozen at the window's start, if it is not frozen yet. Without the
+    setting a frozen history is not used.
     """
+    is_frozen = connections.pipeline.freeze_schema
+    history = _follow_history(connections, session, window, state, archived)
+    return history.freeze(window.start) if is_frozen and history is not None else history
+
+
+def _follow_history(
+    connections: PipelineConnections,
+    session: Session,
+    window: Window,
+    state: CommitLogState,
+    archived: ArchivedBinlogs | None,
+) -> SchemaHistory | None:
+    is_frozen = connections.pipeline.freeze_schema
     try:
         kept = load_history(connections, state)
+        if kept is not None and kept.is_frozen and not is_frozen:
+            kept = None
         proof = _Proof.NONE if kept is None else _proof(session, kept, window, state)
         if proof is _Proof.OTHER:
             kept = None
         if kept is not None and kept.covers(window.server_uuid, window.start):
             return kept
-        # MariaDB's metadata, be it FULL, leaves out which columns are UUIDs, and which tables keep history.
-        needless = source.names_come_along(session) and not makes_records_of_tables(connections.pipeline)
+        # MariaDB's metadata, even FULL, does not show which columns are UUIDs and which tables are system-versioned.
+        needless = source.logs_column_names(session) and not needs_tables(connections.pipeline)
         if needless:
             return None if archived else _without_tables(session, window)
         check_rights(connections, session)
         binlogs = ServerBinlogs(session) if archived is None else JoinedBinlogs(archived, ServerBinlogs(session))
-        made = None if kept is None else _made_from(kept, session, window, binlogs, is_same=proof is _Proof.SAME)
-        return made or learned(session, window.server_uuid, window.start, binlogs)
+        made = None if kept is None else _extend_stored(kept, session, window, binlogs, is_same=proof is _Proof.SAME)
+        return made or learn_history(session, window.server_uuid, window.start, binlogs)
     except ChangefeedError as error:
-        if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
+        if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError) or is_frozen:
             raise
         _log.warning("the schema history is not kept up: %s", error)
         return None
 
 
 class _Proof(Enum):
-    """Whether the server's binlog is the one that a history is of: after a reset coordinates alone do not say so."""
+    """Whether the server's binlog is the binlog of a history; after a reset, coordinates alone do not prove it."""
 
     SAME = "same"
     OTHER = "other"
     NONE = "none"
-    """No file is left that would tell."""
+    """No file is left that could prove it."""
 
 
 def _proof(session: Session, kept: SchemaHistory, window: Window, state: CommitLogState) -> _Proof:
@@ -120,28 +139,31 @@ def _proof(session: Session, kept: SchemaHistory, window: Window, state: CommitL
     return _Proof.NONE
 
 
-def _made_from(
+def _extend_stored(
     kept: SchemaHistory, session: Session, window: Window, binlogs: Binlogs, *, is_same: bool
 ) -> SchemaHistory | None:
-    """A history that reaches the start of ``window``, from one that does not; None where none can be made of it.
+    """The stored history, extended to the start of ``window``; None if that is not possible.
 
-    ``is_same``: it is proved to be of the binlog that is there.
+    ``is_same`` says that the history is proved to belong to the server's binlog.
     """
     failover = window.failover
     if failover is not None:
         at = BinlogCoordinates.parse(failover.at)
-        schemas = kept.found_at(failover.from_uuid, at)
+        schemas = kept.schemas_at(failover.from_uuid, at)
         if schemas is not None:
-            history = carried(schemas, session, window.server_uuid, window.start)
-            return replace(history, elsewhere=(failover.from_uuid, at))
-    schemas = kept.found_at(window.server_uuid, window.start)
-    if schemas is not None:  # back on the server that a failover led away from
-        return carried(schemas, session, window.server_uuid, window.start)
+            history = carry_over(schemas, session, window.server_uuid, window.start)
+            return replace(history, elsewhere=(failover.from_uuid, at), is_frozen=kept.is_frozen)
+    schemas = kept.schemas_at(window.server_uuid, window.start)
+    if schemas is not None:  # the run is on the server of before a failover again
+        history = carry_over(schemas, session, window.server_uuid, window.start)
+        return replace(history, is_frozen=kept.is_frozen)
     if is_same and kept.since.base == window.start.base:
         try:
+            if window.start < kept.since and kept.is_frozen:
+                return replace(kept, since=window.start, id="")
             if window.start < kept.since:
-                return extended_back(kept, window.start, binlogs)
-            return extended_forward(kept, window.start, binlogs)
+                return extend_back(kept, window.start, binlogs)
+            return extend_forward(kept, window.start, binlogs)
         except BinlogGoneError as error:
             _log.warning("the tables are learned from the server anew: %s", error)
     return None
@@ -150,19 +172,19 @@ def _made_from(
 def prepare_history(
     connections: PipelineConnections, session: Session, window: Window, state: CommitLogState, lease: Lease
 ) -> SchemaHistory | None:
-    """The history that ``window`` will be read with, stored before anything is; see `history_for`.
+    """The history for reading ``window``; a new one is stored before anything is published. See `history_for`.
 
-    ``state`` was read under ``lease``. Raises as `history_for`, and FencedError.
+    ``state`` was read under ``lease``. Raises what `history_for` raises, and FencedError.
     """
     history = history_for(connections, session, window, state)
     if history is not None and is_learned(history):
         _ensure_topic(connections)
-        return _stored(connections, history, window.start, lease)
+        return _store(connections, history, window.start, lease)
     return history
 
 
 def is_learned(history: SchemaHistory) -> bool:
-    """Whether it was learned, or moved, and is not stored so."""
+    """Whether the history was learned or extended and is not stored yet."""
     return history.tables_known and not history.id
 
 
@@ -172,9 +194,10 @@ def _ensure_topic(connections: PipelineConnections) -> None:
     ensure_topics(connections.kafka, settings, create=pipeline.topics.create)
 
 
-def makes_records_of_tables(pipeline: Pipeline) -> bool:
-    """Whether any record says what tables there are, or of columns what does not come along with rows."""
-    if pipeline.publish_ddl != "off" or pipeline.statements == "publish":
+def needs_tables(pipeline: Pipeline) -> bool:
+    """Whether the pipeline needs table schemas: to check rows, for records of DDL, or for column properties that rows
+    do not have."""
+    if pipeline.freeze_schema or pipeline.publish_ddl != "off" or pipeline.statements == "publish":
         return True
     return compile_routes(pipeline).format(0).needs_definitions
 
@@ -188,13 +211,15 @@ def _without_tables(session: Session, window: Window) -> SchemaHistory:
 def with_tables(
     connections: PipelineConnections, history: SchemaHistory, window: Window, lease: Lease
 ) -> SchemaHistory:
-    """``history``, or the one learned after all where rows of ``window`` came without names; stored as `keep_learned`
-    does where ``lease`` is the pipeline's."""
+    """``history``, or a learned history if rows of ``window`` have no column names.
+
+    It is stored as by `store_learned` if ``lease`` is the pipeline's lease.
+    """
     if history.tables_known:
         return history
     with connections.session_on(window.server_uuid) as session:
-        history = learned(session, window.server_uuid, window.start)
-    return keep_learned(connections, history, lease) if lease.identity == connections.pipeline.name else history
+        history = learn_history(session, window.server_uuid, window.start)
+    return store_learned(connections, history, lease) if lease.identity == connections.pipeline.name else history
 
 
 def with_statements(connections: PipelineConnections, history: SchemaHistory, window: Window) -> SchemaHistory:
@@ -206,11 +231,11 @@ def with_statements(connections: PipelineConnections, history: SchemaHistory, wi
 
 
 def load_history(connections: PipelineConnections, state: CommitLogState | None = None) -> SchemaHistory | None:
-    """The history that the schema topic keeps, up to where it is known to be complete; None before the first window.
+    """The history of the schema topic, up to where it is known to be complete; None before the first window.
 
-    It is stored when a definition changes it, and not with each window: a seal names the history that is complete up
-    to its head. So the one stored reaches as far as it says itself, or as the last seal does where that names it.
-    ``state`` is what the pipeline's commit log says, where that is known already.
+    The history is stored only if a DDL statement changes it, not with each window. A seal names the history that is
+    complete up to the seal's head. So the stored history is complete up to its own end, or up to the last seal if that
+    names it. ``state`` is the state of the commit log, if it was read already.
     """
     values = connections.schema_log().load()
     if values is None:
@@ -221,22 +246,22 @@ def load_history(connections: PipelineConnections, state: CommitLogState | None 
         return history
     last = seals[max(seals)]
     same = (last.schemas, last.window.server_uuid) == (history.id, history.server_uuid)
-    return history.reached(last.window.head) if same else history
+    return history.extend_to(last.window.head) if same else history
 
 
-def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName, Table | UnknownTable]]:
+def captured_tables(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName, Table | UnknownTable]]:
     """The latest tables that the pipeline captures, by name."""
     return sorted(
         (name, entry) for name, entry in history.timeline.latest.tables.items() if pipeline.tables.matches(*name)
     )
 
 
-def keep_learned(connections: PipelineConnections, history: SchemaHistory, lease: Lease) -> SchemaHistory:
-    """Store ``history`` before the first message that is made with it, where it was learned and is not stored.
+def store_learned(connections: PipelineConnections, history: SchemaHistory, lease: Lease) -> SchemaHistory:
+    """Store ``history``, if it is not stored, before messages are made with it; return the stored history.
 
-    A later attempt at the window reads its rows in the same way then, whatever definitions came behind it.
+    A retry of the window then decodes its rows in the same way, even if DDL statements follow the window.
     """
-    return _stored(connections, history, history.until, lease) if is_learned(history) else history
+    return _store(connections, history, history.until, lease) if is_learned(history) else history
 
 
 def save_history(
@@ -246,44 +271,44 @@ def save_history(
     reports: Iterable[SliceReport],
     lease: Lease,
 ) -> str:
-    """Move ``history``, whose tables are known, through the window's statements, and store it where they change it.
+    """Apply the window's statements to ``history``, store it if they change it, and return its id.
 
-    Returns its id.
+    The tables of ``history`` are known.
     """
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
-    return history.id or _stored(connections, history.reached(window.head), window.start, lease).id
+    return history.id or _store(connections, history.extend_to(window.head), window.start, lease).id
 
 
-def learn_behind(connections: PipelineConnections, window: Window, lease: Lease) -> None:
-    """Learn the tables from the end of ``window`` on, where little of the binlog is left to read, and store that.
+def learn_after_window(connections: PipelineConnections, window: Window, lease: Lease) -> None:
+    """Learn the tables from the end of ``window`` on, and store them, if at most one binlog file has begun since.
 
-    Called when the window is sealed: nothing needs the history yet, so where it cannot be learned or stored that is
-    only logged, and a write that fails leaves ``lease`` with nothing that can be written any more. Raises FencedError.
+    Called after the seal. Nothing needs the history yet, so an error is only logged. After a failed write ``lease``
+    cannot write anything more. Raises FencedError.
     """
     try:
         with connections.session_on(window.server_uuid) as session:
             if source.head(session).coordinates.number > window.head.number + 1:
                 return
-            history = learned(session, window.server_uuid, window.head)
-        _stored(connections, history, window.head, lease)
+            history = learn_history(session, window.server_uuid, window.head)
+        _store(connections, history, window.head, lease)
     except FencedError:
         raise
     except ChangefeedError as error:
         _log.warning("the schemas are not learned yet: %s", error)
 
 
-def _stored(
+def _store(
     connections: PipelineConnections, history: SchemaHistory, start: BinlogCoordinates, lease: Lease
 ) -> SchemaHistory:
-    history = history.named(uuid.uuid4().hex, start)
+    history = history.with_id(uuid.uuid4().hex, start)
     connections.schema_log().save(history.to_json(), lease.writer)
     return history
 
 
 def copy_history(connections: PipelineConnections, store: CheckpointStore, manifest: Manifest) -> None:
-    """Keep a copy of the history that ``manifest`` names in the state store; mostly it has that one already."""
+    """Copy the history that ``manifest`` names to the state store, unless the store has it already."""
     name = connections.pipeline.name
     if not manifest.schemas or _id_of(store.load_schemas(name)) == manifest.schemas:
         return
@@ -293,13 +318,13 @@ def copy_history(connections: PipelineConnections, store: CheckpointStore, manif
 
 
 def _id_of(text: str | None) -> str:
-    """The id of a stored history, which its JSON begins with; '' for none."""
+    """The id at the start of a stored history's JSON; '' for None."""
     begins = _BEGIN_OF_TEXT.match(text or "")
     return begins[1] if begins else ""
 
 
 def copied_history(pipeline: Pipeline, store: CheckpointStore) -> SchemaHistory | None:
-    """The state store's copy of the history, as the next run brings it back where the schema topic has none."""
+    """The state store's copy of the history, which the next run restores if the schema topic has none."""
     text = store.load_schemas(pipeline.name)
     return None if text is None else SchemaHistory.from_json(json.loads(text))
 
@@ -310,7 +335,7 @@ def is_lost(connections: PipelineConnections, store: CheckpointStore) -> bool:
 
 
 def restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease) -> None:
-    """Bring the state store's copy back into a schema topic that has none."""
+    """Restore the history of an empty schema topic from the state store's copy."""
     pipeline, log = connections.pipeline, connections.schema_log()
     text = store.load_schemas(pipeline.name) if log.is_empty() else None
     if text is None:
@@ -321,7 +346,7 @@ def restore_history(connections: PipelineConnections, store: CheckpointStore, le
 
 
 def current(session: Session, history: SchemaHistory) -> SchemaHistory:
-    """``history`` moved to the source's head, by the statements that no window has reached yet."""
+    """``history`` at the source's head, including statements that no window has reached yet."""
     head = source.head(session).coordinates
     if not history.covers(source.server_uuid(session), history.until):
         return history
@@ -331,37 +356,39 @@ def current(session: Session, history: SchemaHistory) -> SchemaHistory:
 
 
 def relearn(connections: PipelineConnections, session: Session, tables: Iterable[str], lease: Lease) -> SchemaHistory:
-    """Learn tables, each "database.table", again from the server as they are now, backwards to the history's end, and
-    keep that. Rows of one that is gone from the server are counted, and are then of a table that is not known.
+    """Learn ``tables`` again from the server, store them, and return the new history.
 
-    What the history knows of other tables counts on. Raises SchemaError where there is no history yet, or no such
-    table, and as `learned`.
+    Each of ``tables`` is "database.table". It is read as it is now and derived backwards to the history's end. If it is
+    not on the server any more, its rows count as rows of an unknown table. The other tables of the history do not
+    change. Raises SchemaError if there is no history yet or no such table, and what `learn_history` raises.
     """
-    history, server = kept_history(connections), server_of(session)
+    history, server = read_stored_history(connections), server_of(session)
     there = {*current_schemas(session).tables, *history.timeline.latest.tables, *history.at(history.until).tables}
-    names = {name for table in tables for name in _named(table, there, server)}
+    names = {name for table in tables for name in _tables_named(table, there, server)}
     if history.server_uuid != source.server_uuid(session):
         raise SchemaError(
             f"the schema history of pipeline {connections.pipeline.name!r} is of server {history.server_uuid}, found "
             f"server {source.server_uuid(session)}. Run the pipeline first: the run carries the history over."
         )
     known = {name: entry for name, entry in history.at(history.until).tables.items() if name not in names}
-    anew = with_answers_of(history, learned(session, history.server_uuid, history.until, known=known))
-    return _stored(connections, history.continued(anew), history.until, lease)
+    anew = with_answers_of(history, learn_history(session, history.server_uuid, history.until, known=known))
+    if history.is_frozen:  # apply only the DDL of these tables
+        anew = replace(anew, timeline=anew.timeline.of_tables(names))
+    return _store(connections, history.continue_with(anew), history.until, lease)
 
 
-def _named(table: str, there: Iterable[TableName], server: Server) -> list[TableName]:
+def _tables_named(table: str, there: Iterable[TableName], server: Server) -> list[TableName]:
     found = [name for name in there if f"{name.database}.{name.table}" in (table, server.table_name(table))]
     if not found:
         raise SchemaError(
-            f"neither the server nor the schema history has a table {table!r}, or the user may not see it: wanted "
+            f"neither the server nor the schema history has a table {table!r}, or the user may not see it: expected "
             "DATABASE.TABLE"
         )
     return found
 
 
-def kept_history(connections: PipelineConnections) -> SchemaHistory:
-    """The stored history; raises SchemaError where there is none yet."""
+def read_stored_history(connections: PipelineConnections) -> SchemaHistory:
+    """The stored history; raises SchemaError if there is none yet."""
     history = load_history(connections)
     if history is None:
         raise SchemaError(
@@ -372,5 +399,5 @@ def kept_history(connections: PipelineConnections) -> SchemaHistory:
 
 
 def store_history(connections: PipelineConnections, history: SchemaHistory, lease: Lease) -> SchemaHistory:
-    """Store ``history`` in place of the one that it was made from, which was read under ``lease``."""
-    return _stored(connections, history, history.until, lease)
+    """Replace the stored history, which was read under ``lease``, by ``history``; return the stored one."""
+    return _store(connections, history, history.until, lease)

@@ -1,4 +1,4 @@
-"""Where a schema history comes from: the server's tables at its head, or a history that is known, read backwards."""
+"""Makes schema histories: from the server's tables at its head or from a known history, by reading the binlog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas, wait_for_logged_ddl
 from changefeed.source.mysql.session import Session, server_of
 
-if TYPE_CHECKING:  # it loads the kernels, and most runs scan nothing
+if TYPE_CHECKING:  # the import loads the kernels, and most runs scan nothing
     from changefeed.binlog.search.schema_scan import SchemaScan, TableRows
 
 
@@ -43,15 +43,17 @@ _REPORT_SECONDS = 10.0
 
 
 def scan_range(binlogs: Binlogs, start: BinlogCoordinates, end: BinlogCoordinates) -> SchemaScan:
-    """What lies in ``[start, end)``; each file has a connection and a thread of its own, and progress is logged.
+    """The DDL and the row counts of ``[start, end)``.
 
-    Raises BinlogGoneError, which names the file, where one of the range is missing or not complete, and what reading
-    raises.
+    Each file has a connection and a thread of its own, and progress is logged.
+
+    Raises BinlogGoneError, which names the file, if a file of the range is missing or not complete, and the errors of
+    reading.
     """
     from changefeed.binlog.search.schema_scan import SchemaScan, scan_schemas
 
-    def scan(piece: Slice) -> SchemaScan:
-        return scan_schemas(binlogs.chunks(piece.file, piece.start, piece.end), piece)
+    def scan(window_slice: Slice) -> SchemaScan:
+        return scan_schemas(binlogs.chunks(window_slice.file, window_slice.start, window_slice.end), window_slice)
 
     def gone(number: int, have: str) -> str:
         return (
@@ -62,25 +64,27 @@ def scan_range(binlogs: Binlogs, start: BinlogCoordinates, end: BinlogCoordinate
 
     if isinstance(binlogs, JoinedBinlogs):
         binlogs.check_complete(start, end)
-    pieces = list(slices_between(start, end, binlogs.files(), gone)) if start < end else []
-    total, done, reported = sum(piece.size_bytes for piece in pieces), 0, time.monotonic()
+    slices = list(slices_between(start, end, binlogs.files(), gone)) if start < end else []
+    total, done, reported = sum(window_slice.size_bytes for window_slice in slices), 0, time.monotonic()
     found = SchemaScan()
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as threads:
-        scans = [threads.submit(scan, piece) for piece in pieces]
+        scans = [threads.submit(scan, window_slice) for window_slice in slices]
         try:
-            for piece, scanned in zip(pieces, scans, strict=True):
+            for window_slice, scanned in zip(slices, scans, strict=True):
                 found = found.followed_by(scanned.result())
-                done += piece.size_bytes
+                done += window_slice.size_bytes
                 if time.monotonic() - reported > _REPORT_SECONDS:
                     reported = time.monotonic()
-                    _log.info("scanned %d of %d bytes of the binlog for schemas, up to %s", done, total, piece.file)
+                    _log.info(
+                        "scanned %d of %d bytes of the binlog for schemas, up to %s", done, total, window_slice.file
+                    )
         finally:
             threads.shutdown(cancel_futures=True)
     return found
 
 
 class JoinedBinlogs:
-    """`Binlogs` of archived files, and the server's where the archive has none of that number."""
+    """`Binlogs` of archived files, and of the server for files that the archive does not have."""
 
     def __init__(self, archived: ArchivedBinlogs, server: ServerBinlogs) -> None:
         self._archived = archived
@@ -89,7 +93,7 @@ class JoinedBinlogs:
         self._server, self._files = server, {file.name: (file, binlogs) for file, binlogs in files.values()}
 
     def check_complete(self, start: BinlogCoordinates, end: BinlogCoordinates) -> None:
-        """Raises BinlogGoneError for an archived file of ``[start, end)`` that is not proved to be complete."""
+        """Raise BinlogGoneError for an archived file of ``[start, end)`` that is not proved to be complete."""
         try:
             check_complete(self._archived, self._server, start, end)
         except BinlogGoneError as error:
@@ -106,18 +110,22 @@ class JoinedBinlogs:
         return self._server.end()
 
     def chunks(self, file: str, start: int, end: int) -> Iterable[bytes]:
-        """As `Binlogs.chunks`."""
+        """See `Binlogs.chunks`."""
         return self._files[file][1].chunks(file, start, end)
 
+    def first_events(self, file: str, start: int, end: int) -> Iterable[bytes]:
+        """See `Binlogs.first_events`."""
+        return self._files[file][1].first_events(file, start, end)
+
     def previous_gtids(self, file: str) -> str:
-        """As `Binlogs.previous_gtids`."""
+        """See `Binlogs.previous_gtids`."""
         return self._files[file][1].previous_gtids(file)
 
 
 _TRIES = 5
 
 
-def learned(
+def learn_history(
     session: Session,
     server_uuid: str,
     start: BinlogCoordinates,
@@ -126,13 +134,14 @@ def learned(
 ) -> SchemaHistory:
     """The history from ``start`` to the head, learned from `information_schema` and read backwards from there.
 
-    What `information_schema` says is right at the head, if no definition was logged while it was read: that is looked
-    up in the binlog, and read again otherwise. A table that no statement behind ``start`` touched was always as it is
-    now; the others are derived (`ddl.backwards`), and those that cannot be are UnknownTables.
+    The content of `information_schema` is valid at the head if no DDL statement was logged while it was read. The
+    binlog is searched for such statements; if there are any, the tables are read again. A table that no statement after
+    ``start`` touched has not changed. Other tables are derived backwards (`ddl.backwards`); if that fails, they are
+    UnknownTables.
 
-    ``binlogs`` has the files, where that is not the server alone; ``known`` are tables that are known at ``start``
-    otherwise. Raises SchemaError when definitions do not cease
-    while it reads, BinlogGoneError where a file of the range is missing.
+    ``binlogs`` has the files, if some are not on the server; ``known`` are tables whose schemas at ``start`` are known
+    from elsewhere. Raises SchemaError if DDL statements are logged during each attempt, BinlogGoneError if a file of
+    the range is missing.
     """
     collations, server = collation_names(session), server_of(session)
     for _ in range(_TRIES):
@@ -142,7 +151,7 @@ def learned(
         head = source.head(session).coordinates
         during = scan_range(ServerBinlogs(session), before, head).statements
         kinds = {read_logged(statement, server, collations, schemas.tables).kind for statement in during}
-        if not kinds & {Kind.DEFINITION, Kind.TRUNCATE}:
+        if not kinds & {Kind.DDL, Kind.TRUNCATE}:
             break
     else:
         raise SchemaError(
@@ -150,32 +159,33 @@ def learned(
             "so that nothing says to which coordinates they belong. Run again when fewer definitions are executed."
         )
     scan = scan_range(binlogs or ServerBinlogs(session), start, before)
-    timeline = _derived(schemas, scan, collations, known)
+    timeline = _derive(schemas, scan, collations, known)
     history = SchemaHistory(server_uuid, start, before, timeline, collations, file=_file(session, server_uuid, start))
     for name, entry in schemas.tables.items():
         if isinstance(entry, Table) and timeline.latest.tables.get(name) != entry:
-            history = history.relearned(entry)
+            history = history.relearn_table(entry)
     return replace(history, until=start)
 
 
-def extended_back(history: SchemaHistory, start: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
-    """``history`` from the earlier ``start`` on; raises BinlogGoneError where a file between is missing."""
+def extend_back(history: SchemaHistory, start: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
+    """``history`` extended backwards to ``start``; raises BinlogGoneError if a file between is missing."""
     scan = scan_range(binlogs, start, history.since)
-    earlier = _derived(history.timeline.initial, scan, history.collations)
-    timeline = earlier.continued(history.since, history.timeline)
+    earlier = _derive(history.timeline.initial, scan, history.collations)
+    timeline = earlier.continue_with(history.since, history.timeline)
     return replace(history, since=start, timeline=timeline, id="", elsewhere=None)
 
 
-def extended_forward(history: SchemaHistory, end: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
-    """``history`` up to the later ``end``; raises BinlogGoneError where a file between is missing."""
+def extend_forward(history: SchemaHistory, end: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
+    """``history`` extended to the later ``end``; raises BinlogGoneError if a file between is missing."""
     for statement in scan_range(binlogs, history.until, end).statements:
         history = history.advance(statement)
-    return replace(history.reached(end), id="")
+    return replace(history.extend_to(end), id="")
 
 
-def carried(schemas: Schemas, session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
-    """The history of another server from ``start`` on, where it has executed what gave the old one its ``schemas``."""
-    tables = {  # rows that were counted are those of the other server
+def carry_over(schemas: Schemas, session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
+    """The history of a new server from ``start`` on, with the old server's ``schemas``, whose DDL the new server has
+    executed."""
+    tables = {  # without the row counts, which are of the old server
         name: UnknownTable(name, entry.problem) if isinstance(entry, UnknownTable) else entry
         for name, entry in schemas.tables.items()
     }
@@ -185,17 +195,17 @@ def carried(schemas: Schemas, session: Session, server_uuid: str, start: BinlogC
 
 
 def _file(session: Session, server_uuid: str, start: BinlogCoordinates) -> FileIdentity | None:
-    """The file that a history begins in, which tells binlogs apart; None where an archive alone has it."""
+    """The file that a history begins in, which identifies the binlog; None if only an archive has it."""
     if start.file not in {file.name for file in source.binlog_files(session)}:
         return None
     return file_identity(session.connection, server_uuid, start.file)
 
 
-def _derived(
+def _derive(
     now: Schemas, scan: SchemaScan, collations: Mapping[int, str], known: Mapping[TableName, Entry] | None = None
 ) -> SchemaTimeline:
     read = [_read(statement, now, collations) for statement in scan.statements]
-    return derived_timeline(now, read, RowsByTable(_seen(scan.rows, now.server)), collations, known or {})
+    return derived_timeline(now, read, RowsByTable(_seen_rows(scan.rows, now.server)), collations, known or {})
 
 
 def _read(statement: Statement, now: Schemas, collations: Mapping[int, str]) -> ReadStatement:
@@ -203,11 +213,11 @@ def _read(statement: Statement, now: Schemas, collations: Mapping[int, str]) -> 
     return ReadStatement(at, read_logged(statement, now.server, collations, now.tables))
 
 
-def _seen(rows: Iterable[TableRows], server: Server) -> Iterable[SeenRows]:
+def _seen_rows(rows: Iterable[TableRows], server: Server) -> Iterable[SeenRows]:
     for each in rows:
         name = TableName(server.table_name(each.database), server.table_name(each.table))
         try:
             columns = tuple(each.table_map(is_mariadb=server.is_mariadb).columns)
         except DamagedEvent:
-            continue  # whoever decodes it says what is wrong
+            continue  # decoding reports the error
         yield SeenRows(name, each.first, columns, each.rows)

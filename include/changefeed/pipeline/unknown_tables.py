@@ -1,7 +1,7 @@
-"""Captured tables whose rows cannot be read as the binlog has them, and what a pipeline does about them.
+"""Captured tables with unknown columns, and the answers of a pipeline: stop, placeholder or begin.
 
-A run stops before the first row where a table is not known for rows that it would read, and lists all such tables;
-unless the pipeline, or somebody with `changefeed schema`, chose another answer.
+A run that would read rows of an unknown table stops before the first row and lists all such tables, unless the
+pipeline or `changefeed schema` chose another answer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST_SHOWN = 50
 
 @dataclass(frozen=True)
 class UnknownRange:
-    """Rows of a captured table whose columns are not known: from ``start`` on, up to ``end``, '' for no end yet.
+    """A range of rows of a captured table whose columns are not known, from ``start`` to ``end``; '' for no end yet.
 
-    ``answer`` is what is done about them: stop, placeholder or begin.
+    ``answer`` is stop, placeholder or begin.
     """
 
     table: str
@@ -50,7 +50,7 @@ class UnknownRange:
 def unknown_ranges(
     pipeline: Pipeline, history: SchemaHistory, start: BinlogCoordinates | None = None
 ) -> list[UnknownRange]:
-    """The rows of captured tables from ``start`` on whose columns are not known, in binlog order."""
+    """The ranges after ``start`` in which the columns of a captured table are not known, in binlog order."""
     found = []
     for name, table, _, end in segments(history):
         passed = start is not None and (_is_before(table.last, start) or (end is not None and end <= start))
@@ -58,28 +58,30 @@ def unknown_ranges(
             answer = _answer(pipeline, table)
             full = f"{name.database}.{name.table}"
             end_text = str(end) if end else ""
-            found.append(UnknownRange(full, table.first, end_text, table.rows, shown_problem(pipeline, table), answer))
+            found.append(
+                UnknownRange(full, table.first, end_text, table.rows, describe_problem(pipeline, table), answer)
+            )
     return sorted(found, key=lambda each: BinlogCoordinates.parse(each.start))
 
 
 def _captures(pipeline: Pipeline, history: SchemaHistory, name: TableName) -> bool:
-    """Whether rows of the table are published: those of the server's own tables never are."""
+    """Whether rows of the table are published; rows of system tables are not."""
     server = history.server
     is_own = is_own_table(*name, is_mariadb=server.is_mariadb, major=server.version[0])
     return pipeline.tables.matches(*name) and not is_own
 
 
-def shown_problem(pipeline: Pipeline, table: UnknownTable) -> str:
-    """Since what the table's columns are not known; where the pipeline hides columns, without the statement that it
-    quotes, which has values that they hide."""
+def describe_problem(pipeline: Pipeline, table: UnknownTable) -> str:
+    """Why the table's columns are unknown. If the pipeline hides columns, the text quotes no statement, because it
+    could have hidden values."""
     if not pipeline.hides_columns:
         return table.problem
     return "the statement that they do not follow from is not shown, as the pipeline hides columns"
 
 
 def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start: BinlogCoordinates) -> None:
-    """Raises SchemaError, which lists them all, where rows from ``start`` on are of tables that are not known and no
-    answer says what to do about it."""
+    """Raise SchemaError if rows from ``start`` on belong to unknown tables without an answer; the error lists all such
+    tables."""
     if history is None or not history.tables_known:
         return
     _check_placeholders_hide(pipeline, history, start)
@@ -99,13 +101,12 @@ def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start:
         f"  changefeed schema {pipeline.name} --unknown begin        leave these rows out, and count them\n"
         f"  changefeed schema {pipeline.name} --unknown placeholder  publish them without a key, with "
         "__dropped_col_N__ for names that are not known\n"
-        "or set `unknown_definition` in the pipeline; or seek to later coordinates."
+        "or set `unknown_schema` in the pipeline; or seek to later coordinates."
     )
 
 
 def _check_placeholders_hide(pipeline: Pipeline, history: SchemaHistory, start: BinlogCoordinates) -> None:
-    """Raises SchemaError where a column would be published under a placeholder, and may be one that the pipeline hides
-    under its name."""
+    """Raise SchemaError if a column with a placeholder as its name may be a column that the pipeline hides."""
     for name, table, _, end in segments(history):
         passed = _is_before(table.last, start) or (end is not None and end <= start)
         if (
@@ -118,18 +119,18 @@ def _check_placeholders_hide(pipeline: Pipeline, history: SchemaHistory, start: 
         made_up = _made_up(name, table, history.collations, "placeholder").schema
         known = table.known or (None,) * len(table.columns)
         nameless = [column.name for column, one in zip(made_up.columns, known, strict=True) if one is None]
-        if shown := pipeline.may_show(name.database, name.table, nameless):
+        if shown := pipeline.list_visible_columns(name.database, name.table, nameless):
             raise SchemaError(
                 f"pipeline {pipeline.name!r} hides columns of {name.database}.{name.table}, and would publish "
                 f"{', '.join(shown)} of its rows from {table.first} on: what these columns were called is not known, "
-                "so one of those that are hidden may be among them. Nothing was published. Say what the table was with "
+                "so a hidden column may be among them. Nothing was published. Say what the table was with "
                 f"`changefeed schema {pipeline.name} --define FILE.sql`; or hide such columns, `*.*.__dropped_col_*` "
-                "in `columns`; or leave these rows out with `unknown_definition`: begin."
+                "in `columns`; or leave these rows out with `unknown_schema`: begin."
             )
 
 
-def answered(pipeline: Pipeline, history: SchemaHistory) -> SchemaHistory:
-    """``history`` with the tables that answers make of those that are not known; for reading rows, not to be stored."""
+def apply_answers(pipeline: Pipeline, history: SchemaHistory) -> SchemaHistory:
+    """``history`` with tables made by the answers in place of unknown tables; use it to read rows, do not store it."""
 
     def table(name: TableName, entry: Entry | None) -> Entry | None:
         if not isinstance(entry, UnknownTable) or not entry.columns or not _captures(pipeline, history, name):
@@ -141,7 +142,7 @@ def answered(pipeline: Pipeline, history: SchemaHistory) -> SchemaHistory:
 
 
 def with_answer(pipeline: Pipeline, history: SchemaHistory, answer: str) -> SchemaHistory:
-    """``history`` with ``answer`` for all rows of captured tables that have none yet."""
+    """``history`` with ``answer`` for all unknown rows of captured tables that have no answer yet."""
 
     def table(name: TableName, entry: Entry | None) -> Entry | None:
         if not isinstance(entry, UnknownTable) or not entry.rows or not _captures(pipeline, history, name):
@@ -179,7 +180,11 @@ def _with_tables(history: SchemaHistory, table: Any) -> SchemaHistory:
 def segments(
     history: SchemaHistory,
 ) -> Iterator[tuple[TableName, UnknownTable, BinlogCoordinates | None, BinlogCoordinates | None]]:
-    """Each table that is not known for a while, and the statements before and behind; None for the history's ends."""
+    """Each unknown table with the range in which it is unknown.
+
+    The range is given by the coordinates of the statements at its start and end; None for the start and the end of the
+    history.
+    """
     moves: Iterable[tuple[BinlogCoordinates | None, Mapping[TableName, Entry | None]]] = (
         (None, history.timeline.initial.tables),
         *((entry.coordinates, entry.tables) for entry in history.timeline.entries),
@@ -196,18 +201,19 @@ def segments(
 
 
 def _is_before(last: str, start: BinlogCoordinates) -> bool:
-    """Whether all rows are in files before that of ``start``, where the last of their TABLE_MAPs is known."""
+    """Whether ``last``, the coordinates of the last TABLE_MAP of some rows, is known and in a file before that of
+    ``start``."""
     return bool(last) and BinlogCoordinates.parse(last).number < start.number
 
 
 def _answer(pipeline: Pipeline, table: UnknownTable) -> str:
-    return table.answer or pipeline.unknown_answer(table.name.database, table.name.table)
+    return table.answer or pipeline.unknown_schema_action(table.name.database, table.name.table)
 
 
 def _made_up(name: TableName, table: UnknownTable, collations: Mapping[int, str], answer: str) -> Table:
-    """A table that its rows can be read with: known columns, and placeholders; without a key.
+    """A table with which the rows of ``table`` can be read: known columns, placeholders for the others, and no key.
 
-    mysql-replication, too, counts the columns that nobody knows from 0.
+    The number in a placeholder counts columns from 0, as in mysql-replication.
     """
     known: tuple[Column | None, ...] = table.known or (None,) * len(table.columns)
     columns = tuple(

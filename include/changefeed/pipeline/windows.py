@@ -1,4 +1,4 @@
-"""What a pipeline's commit log says: its windows, the checkpoint that it stands for, and seeks over a run."""
+"""Reads from a pipeline's commit log: its windows, its latest checkpoint, and seeks that replace a run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _OPEN_SECONDS = 1.0
 def commit_log_state(
     connections: PipelineConnections, identity: str | None = None, *, open_seconds: float | None = None
 ) -> CommitLogState:
-    """What the commit log says (see `CommitLog.read`); empty before the first run. Raises BrokerUnavailableError."""
+    """The state of the commit log (see `CommitLog.read`); empty before the first run. Raises BrokerUnavailableError."""
     log = connections.commit_log(identity)
     return log.read(open_seconds=open_seconds) if log.exists() else CommitLogState()
 
 
-def settled_state(connections: PipelineConnections) -> CommitLogState:
-    """What the commit log says before a transaction that stays open, as that of a run that is alive or was killed.
+def last_stable_state(connections: PipelineConnections) -> CommitLogState:
+    """The state of the commit log before the first transaction that stays open, for example of a live or killed run.
 
-    For who must not wait for that run, and is checked again behind the fence. Raises as `commit_log_state`.
+    For callers that do not wait for such a run, and check again after fencing. Raises what `commit_log_state` raises.
     """
     return commit_log_state(connections, open_seconds=_OPEN_SECONDS)
 
@@ -40,9 +40,10 @@ def windows(connections: PipelineConnections, limit: int = 20) -> list[Manifest]
 
 
 def seek_over(connections: PipelineConnections, run: PlannedRun) -> SeekRecord | None:
-    """The seek that moved the checkpoint away from where ``run`` begins, after that was planned; None without one.
+    """The seek that moved the checkpoint away from the start of ``run`` after the run was planned; None if there is
+    none.
 
-    Nothing of such a run may be published or committed any more. Raises BrokerUnavailableError.
+    After such a seek the run may not publish or commit anything. Raises BrokerUnavailableError.
     """
     begin = str(run.expected.coordinates)
     seeks = commit_log_state(connections).seeks.values()
@@ -50,63 +51,62 @@ def seek_over(connections: PipelineConnections, run: PlannedRun) -> SeekRecord |
 
 
 def latest_checkpoint(pipeline: str, state: CommitLogState) -> tuple[Checkpoint, str] | None:
-    """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log.
+    """The checkpoint of the log's latest seal or seek, and a description of that; None for an empty log.
 
-    Without any, it is the one that the pipeline's first window was begun from, or its first.
+    Without seals and seeks, it is the start of the first window that was begun, or the first checkpoint.
     """
-    sealed, sought = max(state.seals, default=0), max(state.seeks, default=0)
-    if sealed > sought:
+    sealed, seek_number = max(state.seals, default=0), max(state.seeks, default=0)
+    if sealed > seek_number:
         manifest, now = state.seals[sealed], int(time.time() * 1000)
         return Checkpoint.after(manifest.window, now, manifest.gtids), f"the seal of window {sealed}"
-    if not sought:
+    if not seek_number:
         begun = next(iter(state.begun.values()), None)
         if begun is not None:
             return Checkpoint.before(begun), f"the begin of window {begun.number}"
         first = next((record.checkpoint for record in state.of(FirstRecord)), None)
         return (first, "the first checkpoint") if first else None
-    record = state.seeks[sought]
-    return sought_checkpoint(pipeline, record), f"the seek to {record.to}"
+    record = state.seeks[seek_number]
+    return checkpoint_after_seek(pipeline, record), f"the seek to {record.to}"
 
 
 def first_checkpoint(state: CommitLogState) -> Checkpoint | None:
-    """The pipeline's first checkpoint where nothing was published since it was noted; None otherwise."""
+    """The pipeline's first checkpoint if nothing was published since; None otherwise."""
     return None if state.latest_number else next((record.checkpoint for record in state.of(FirstRecord)), None)
 
 
-def sought_checkpoint(pipeline: str, record: SeekRecord) -> Checkpoint:
-    """The checkpoint that a seek moved to, or was about to."""
+def checkpoint_after_seek(pipeline: str, record: SeekRecord) -> Checkpoint:
+    """The checkpoint that a seek moved to, or would have moved to if it had not died."""
     to = BinlogCoordinates.parse(record.to)
     return Checkpoint(pipeline, record.number, record.server_uuid, to, record.to_gtids, record.at_ms)
 
 
 def check_not_renamed(name: str, state: CommitLogState) -> None:
-    """Raises CheckpointError where ``state``, of pipeline ``name``, says that it was renamed."""
+    """Raise CheckpointError if ``state``, the commit log's state of pipeline ``name``, has the record of a rename."""
     if renamed := state.of(RenamedRecord):
-        raise CheckpointError(renamed_away(name, renamed[0].to))
+        raise CheckpointError(renamed_message(name, renamed[0].to))
 
 
-def renamed_away(name: str, to: str) -> str:
-    """The error of a run under a name that a pipeline no longer has."""
+def renamed_message(name: str, to: str) -> str:
+    """The error text for a run under the old ``name`` of a renamed pipeline."""
     return (
-        f"pipeline {name!r} was renamed to {to!r}: its checkpoint and its commit log went there, or go there when "
-        f"`changefeed rename {name} {to}` is run again, which ends one that was killed. Nothing was published. Name "
+        f"pipeline {name!r} was renamed to {to!r}: its checkpoint and its commit log were moved, or are moved when "
+        f"`changefeed rename {name} {to}` is run again, which finishes a killed rename. Nothing was published. Name "
         f"the pipeline {to!r} in its YAML; or, for a new pipeline of the old name, `changefeed seek {name} latest "
         "--why ...`"
     )
 
 
-def lost_checkpoint(connections: PipelineConnections, state: CommitLogState) -> str | None:
-    """What the commit log says of a pipeline whose store has no checkpoint; None where it has never published."""
+def describe_lost_checkpoint(connections: PipelineConnections, state: CommitLogState) -> str | None:
+    """An error text for a pipeline that has records in the commit log but no checkpoint in its store; None without
+    records."""
     pipeline = connections.pipeline
     latest = latest_checkpoint(pipeline.name, state)
     if latest is None:
         return None
     checkpoint, origin = latest
-    kept = pipeline.checkpoint
-    where = "Airflow's Variables" if kept.connection is None else f"the state table of connection {kept.connection!r}"
     return (
-        f"pipeline {pipeline.name!r} has no checkpoint in {where}, and its commit log has {origin} at "
-        f"{checkpoint.coordinates}. Either this is another database than the one that its last run used, or the "
-        f"checkpoint was lost. Look at checkpoint.store, AIRFLOW_HOME and the connections first; `changefeed recover "
+        f"pipeline {pipeline.name!r} has no checkpoint in {pipeline.checkpoint.place}, and its commit log has "
+        f"{origin} at {checkpoint.coordinates}. Either its last run kept its checkpoint elsewhere, or the checkpoint "
+        "was lost. Look at checkpoint.store, AIRFLOW_HOME and the connections first; `changefeed recover "
         f"{pipeline.name}` rebuilds a lost one, and a seek begins elsewhere."
     )

@@ -1,1 +1,1 @@
-"""Messages -> message blocks -> finished Kafka record batches, and back. No client of Kafka."""
+"""Message blocks, the Kafka record batches that are built from them, and readers of such batches. No Kafka client."""

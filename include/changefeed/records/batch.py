@@ -1,4 +1,4 @@
-"""One finished record batch with its accounts: what decoding hands to publishing, through Spark."""
+"""A finished record batch with its counts, which Spark passes from decoding to publishing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ _HEAD = struct.Struct("<IIIIIQ")
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages of one topic-partition out of one slice or chunk, in its order, as a batch that Kafka stores as it is.
+    """A record batch, which Kafka stores unchanged, with messages of one topic-partition from one slice or chunk.
 
-    ``origin``, ``slice`` and ``number`` are as a block's. What publishing counts stands beside the ``records``, so that
-    nobody needs to look into them: ``messages``, the bytes of their values, those of the largest record, and how many
-    messages at the end have the last one's ``gtid``. ``coordinates`` has where each message stands, compressed.
+    The messages are in order. ``origin``, ``slice`` and ``number`` have the same meaning as in a `MessageBlock`. The
+    publisher needs these counts, so that it does not decode ``records``:
+
+    - ``messages``: the number of messages
+    - ``value_bytes``: the bytes of all values
+    - ``largest_bytes``: the bytes of the largest record
+    - ``gtid``, ``gtid_messages``: the GTID of the last message, and the number of messages at the end that have it
+
+    ``coordinates`` has the position of each message, compressed.
     """
 
     topic: str
@@ -39,12 +45,12 @@ class Batch:
 
     @cached_property
     def positions(self) -> memoryview:
-        """Of each message, the position of its event in ``origin``; unsigned, 8 bytes each."""
+        """The position of each message's event in ``origin``, as unsigned numbers of 8 bytes."""
         return self._places[: self.messages]
 
     @cached_property
     def sequences(self) -> memoryview:
-        """Of each message, its row within the event << 2 | step; unsigned, 8 bytes each."""
+        """The sequence number of each message, row within the event << 2 | step, as unsigned numbers of 8 bytes."""
         return self._places[self.messages :]
 
     @cached_property
@@ -52,7 +58,7 @@ class Batch:
         return memoryview(lz4.block.decompress(self.coordinates)).cast("Q")
 
     def block(self) -> MessageBlock:
-        """The messages as a block: for what is rare, as each becomes an object."""
+        """The messages as a block. This is slow, because each message becomes an object."""
         return MessageBlock(self.topic, self.partition, self.origin, self.slice, self.number, pack(self._messages()))
 
     def _messages(self) -> Iterator[Message]:
@@ -63,7 +69,7 @@ class Batch:
             yield Message(position, sequence, record.key, record.value, event_id, gtid, tuple(more), seconds)
 
     def payload(self) -> bytes:
-        """All that is not a column of the rows that Spark moves, as one binary value."""
+        """One binary value with all fields that are not columns of Spark's rows. `of` reads it."""
         head = _HEAD.pack(
             self.messages, self.largest_bytes, self.gtid_messages, len(self.gtid), len(self.coordinates),
             self.value_bytes,
@@ -72,7 +78,7 @@ class Batch:
 
     @classmethod
     def of(cls, topic: str, partition: int, origin: str, slice: int, number: int, payload: bytes) -> Batch:
-        """The batch whose `payload` is ``payload``."""
+        """The batch from its `payload` and the columns of Spark's row."""
         messages, largest_bytes, gtid_messages, gtid_size, coordinates_size, value_bytes = _HEAD.unpack_from(payload)
         gtid = payload[_HEAD.size : (at := _HEAD.size + gtid_size)]
         coordinates = payload[at : (at := at + coordinates_size)]

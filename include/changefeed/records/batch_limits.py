@@ -1,4 +1,4 @@
-"""What a topic takes, as far as batches for it are made by that."""
+"""The limits of a topic that affect batches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """What a topic takes: batches of up to ``largest_bytes``, and records as old as ``oldest_seconds`` since 1970.
+    """The limits of a topic.
 
-    ``compression`` is that which the broker gives to all of its batches; None where it leaves them as they come.
+    - ``largest_bytes``: the largest size of a batch
+    - ``oldest_seconds``: the earliest timestamp of a record, in seconds since 1970
+    - ``compression``: the compression that the broker sets for the topic; None if the producer chooses it
     """
 
     largest_bytes: int

@@ -1,23 +1,23 @@
-"""Finished messages in one binary value: what decoding makes, and what Kafka's record batches are made of.
+"""Message blocks: finished messages in one binary value, the result of decoding and the input of record batches.
 
-A Python object per message would cost more than decoding it. The layout is
-little-endian and aligned, so that whoever reads its arrays need not copy them:
+One Python object for each message would cost more than decoding it. The layout is little-endian and aligned, so that
+arrays can be read without a copy:
 
     u64 count
     u64 positions[count]       start of the event in the binlog file; the same for all rows of a chunk
     u64 sequences[count]       row within the event << 2 | step
-    u32 ends[count][4]         where key, value, event id and GTID end in data; each begins where the last ended
-    u32 seconds[count]         when the source wrote the event, since 1970; 0 where that is not known
-    u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID's part has more headers
+    u32 ends[count][4]         the ends of key, value, event id and last part in data; each begins where the last ended
+    u32 seconds[count]         Unix time at which the source wrote the event; 0 if it is not known
+    u8  nulls[count]           flags. 1: null key, 2: null value (tombstone), 4: the last part has more headers
     u8  data[]
 
-Where there are more headers, the GTID's part is: u8 size of the GTID, u8 number of headers, the GTID, then the headers
-as Kafka's records have them: a varint with the length of the name, the name, a varint with the length of the value, the
-value. Messages without them have the GTID alone, and pay nothing.
+The last part of a message is its GTID. With more headers it is: u8 size of the GTID, u8 number of headers, the GTID,
+and the headers in the layout of Kafka's records, which is a varint with the length of the name, the name, a varint with
+the length of the value, the value.
 
-`row` counts the rows of a binlog event from 0 (those of a compressed transaction together, as they share a position),
-or those of a chunk.
-`step` tells apart the messages that one row makes: the change, its tombstone, and the create after a change of key.
+- `row` counts the rows of a binlog event or of a chunk from 0. The events of a compressed transaction share a position,
+  so their rows are counted together.
+- `step` distinguishes the messages of one row: the change, its tombstone, and the create after a change of key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from changefeed.records.varint import part, written_part
+from changefeed.records.varint import encode_bytes, part
 
 _COUNT = struct.Struct("<Q")
 
@@ -36,7 +36,7 @@ NULL_KEY = 1
 NULL_VALUE = 2
 HAS_HEADERS = 4
 MAX_HEADERS = 61
-"""How many a message may have besides event id and GTID, so that their number is one byte of a Kafka record."""
+"""Limit of headers besides event id and GTID. The number of all headers then takes one byte in a Kafka record."""
 
 Header = tuple[str, bytes]
 """A Kafka record header: its name and its value."""
@@ -44,46 +44,46 @@ Header = tuple[str, bytes]
 ID_HEADER = "changefeed.id"
 GTID_HEADER = "changefeed.gtid"
 COMMIT_HEADER = "changefeed.commit"
-"""FILE:POSITION of the XA COMMIT that committed a prepared transaction: its rows' ids say where they were prepared."""
+"""FILE:POSITION of the XA COMMIT of a prepared transaction. Event ids of its rows say where they were prepared."""
 FOREIGN_KEYS_HEADER = "changefeed.foreign_keys"
-"""What foreign keys did with a row that was changed: one of `ForeignKeys`, in lower case."""
+"""The effect of foreign keys on a changed row: the name of a `ForeignKeys` in lower case."""
 DEFINITION_HEADER = "changefeed.definition"
-"""Of the record of a definition in the topic of schema changes: its text, database and session as JSON, where the
-record's format does not say them."""
+"""In the topic of schema changes: the text, database and session of the DDL as JSON, if the record's format does not
+have them."""
 READ_HEADER = "changefeed.read"
-"""Of a row that a snapshot read: see `formats.read_header`."""
+"""The header of a row that a snapshot read; see `formats.read_header`."""
 
 
 class ForeignKeys(IntEnum):
-    """What a rows event says of foreign keys: whether rows of other tables changed with its own, and are in the binlog.
+    """The effect of foreign keys in a rows event: whether other rows changed, and whether the binlog has the changes.
 
-    `UNKNOWN` where no header says it: a row of MariaDB whose keys were checked, or of a table that no key refers to.
+    `UNKNOWN` has no header. The row comes from MariaDB with checked keys, or no foreign key refers to its table.
     """
 
     UNKNOWN = 0
     UNCHECKED = 1
-    """None did anything: the session had foreign_key_checks=0, or the row was changed by a key itself."""
+    """No effect: the session had foreign_key_checks=0, or a foreign key itself changed the row."""
     LOGGED = 2
-    """What they did is in rows events of its own: MySQL from 9.6 on carries them out itself."""
+    """The binlog has the changes as rows events, because the SQL layer of MySQL 9.6 and later executes them."""
     INNODB = 3
-    """InnoDB carried them out, and the binlog does not have it."""
+    """InnoDB executed the changes, and the binlog does not have them."""
 
 
 class Step(IntEnum):
-    """Which of the messages of one row change."""
+    """The position of a message among the messages of one row change."""
 
     CHANGE = 0
     TOMBSTONE = 1
     CREATE = 2
     TRANSACTION = 3
-    """None of a row: the record that says that a transaction begins or ends."""
+    """Not a row change: a record of the begin or end of a transaction."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One Kafka record to be.
+    """A Kafka record before it is encoded.
 
-    ``event_id`` is ``server_uuid/origin:position/row`` and, past the first step, ``/step``.
+    ``event_id`` is ``server_uuid/origin:position/row``, with ``/step`` for steps after the first.
     """
 
     position: int
@@ -93,22 +93,22 @@ class Message:
     event_id: bytes
     gtid: bytes
     headers: tuple[Header, ...] = ()
-    """The record headers that it has besides event id and GTID."""
+    """The headers except event id and GTID."""
     seconds: int = 0
-    """When the source wrote the event, since 1970; 0 where that is not known."""
+    """The Unix time at which the source wrote the event; 0 if it is not known."""
 
     @property
     def size_bytes(self) -> int:
-        """Of key, value and headers."""
+        """The bytes of key, value and headers."""
         return sum(map(len, (self.key or b"", self.value or b"", self.event_id, _last_part(self))))
 
 
 @dataclass(frozen=True)
 class MessageBlock:
-    """Messages of one topic-partition out of one slice or chunk, in its order.
+    """The messages of one topic-partition from one slice or chunk, in the order of that slice or chunk.
 
-    ``origin`` is what their positions count in, a binlog file or a chunk (see `origin`). ``number`` orders the blocks
-    of a slice.
+    ``origin`` is the binlog file or the chunk of their positions (see `model.origin`). ``number`` orders the blocks of
+    a slice.
     """
 
     topic: str
@@ -120,27 +120,27 @@ class MessageBlock:
 
     @property
     def message_count(self) -> int:
-        """How many messages it holds."""
+        """The number of messages."""
         (count,) = _COUNT.unpack_from(self.payload)
         return int(count)
 
     def messages(self) -> Iterator[Message]:
-        """They themselves, in order: for tests and for what is rare, as each becomes an object."""
+        """The messages in order. This is slow, because each message becomes an object."""
         return unpack(self.payload)
 
     def arrays(self) -> Arrays:
-        """Its arrays, for those who cannot afford an object for each message."""
+        """The arrays of the block, without an object for each message."""
         return Arrays.of(self.payload)
 
 
 def sequence_of(row: int, step: Step) -> int:
-    """What orders the messages of one position: their row, and the step within it."""
+    """The sequence number of a message, which orders the messages of one position by row and step."""
     return row << 2 | step
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of a binary value, as views of it: unsigned numbers of 8, 8, 4, 4 and 1 bytes, then the data."""
+    """Views of the arrays of a binary value: unsigned numbers of 8, 8, 4, 4 and 1 bytes, then the data."""
 
     positions: memoryview
     sequences: memoryview
@@ -165,9 +165,9 @@ class Arrays:
 
 
 def join_arrays(count: int, arrays: Iterable[bytearray | memoryview | array[int]]) -> bytearray:
-    """The binary value of ``count`` messages whose arrays, or pieces of them in order, are ``arrays``.
+    """The binary value of ``count`` messages with these ``arrays``, or with parts of them in order.
 
-    It can be written to, as kernels are compiled for arrays of that type.
+    The value is writable, because the kernels are compiled for writable arrays.
     """
     return bytearray().join((_COUNT.pack(count), *arrays))
 
@@ -180,9 +180,9 @@ def pack(messages: Iterable[Message]) -> bytearray:
         positions.append(message.position)
         sequences.append(message.sequence)
         seconds.append(message.seconds)
-        for piece in (message.key, message.value, message.event_id, _last_part(message)):
-            if piece:
-                data += piece
+        for field in (message.key, message.value, message.event_id, _last_part(message)):
+            if field:
+                data += field
             ends.append(len(data))
         null = (NULL_KEY if message.key is None else 0) | (NULL_VALUE if message.value is None else 0)
         nulls.append(null | (HAS_HEADERS if message.headers else 0))
@@ -195,7 +195,7 @@ def unpack(payload: bytes | bytearray) -> Iterator[Message]:
 
 
 def messages_of(arrays: Arrays, first: int = 0) -> Iterator[Message]:
-    """The messages of ``arrays`` from number ``first`` on, in order."""
+    """Yield the messages of ``arrays`` in order, from number ``first`` on."""
     ends, nulls, data = arrays.ends, arrays.nulls, arrays.data
     begin = ends[4 * first - 1] if first else 0
     for index in range(first, len(arrays.positions)):
@@ -217,7 +217,7 @@ def messages_of(arrays: Arrays, first: int = 0) -> Iterator[Message]:
 
 
 def gtid_of(last: memoryview, null: int) -> bytes:
-    """The GTID out of the last part of a message, behind its event id; ``null`` is the message's of `nulls`."""
+    """The GTID in the last part of a message. ``null`` has the message's flags in `nulls`."""
     return bytes(last[2 : 2 + last[0]] if null & HAS_HEADERS else last)
 
 
@@ -225,8 +225,8 @@ def _last_part(message: Message) -> bytes:
     if not message.headers:
         return message.gtid
     if len(message.headers) > MAX_HEADERS:
-        raise ValueError(f"a message has {len(message.headers)} headers: wanted at most {MAX_HEADERS}")
-    headers = [written_part(name.encode()) + written_part(value) for name, value in message.headers]
+        raise ValueError(f"a message has {len(message.headers)} headers: expected at most {MAX_HEADERS}")
+    headers = [encode_bytes(name.encode()) + encode_bytes(value) for name, value in message.headers]
     return b"".join((bytes((len(message.gtid), len(headers))), message.gtid, *headers))
 
 

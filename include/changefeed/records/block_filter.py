@@ -1,8 +1,8 @@
-"""What leaves messages out of a window between decoding and publishing.
+"""The interface of filters, which drop messages of a window between decoding and publishing.
 
-A window's filters stand in a chain (`records.filter_chain`; `spark.stages.publish_task` names them). Each message
-that was decoded is published, was there already, became a dead letter, or was dropped by a filter that is named in the
-window's manifest: `commit` adds them up.
+The filters of a window form a chain (`records.filter_chain`), which `spark.stages.publish_task` sets up. Each decoded
+message is published now, was published before, became a dead letter, or was dropped by a filter. `commit` adds up these
+counts; the window's manifest has the names of the filters.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from changefeed.records.block import Message, MessageBlock, pack
 
 
 class BlockFilter(Protocol):
-    """Leaves messages out of blocks.
+    """A filter that drops messages of blocks.
 
-    A task has a filter of its own, and gives it the messages of each of its topic-partitions in binlog order. A window
-    that is tried again brings the same messages, and for the same messages a filter has to give the same answers: the
-    publisher drops what an earlier attempt published by counting on from the last message of it.
+    Each task has its own filter and calls it with the messages of each topic-partition in binlog order. At a retry of
+    the window, a filter must return the same result for the same messages, because the publisher skips published
+    messages by their position and count.
     """
 
     @property
     def reason(self) -> str:
-        """The name under which a manifest counts what this filter dropped; stored, so it never changes."""
+        """The name under which a manifest counts the dropped messages. It is stored, so it must never change."""
         ...
 
     def concerns(self, origin: str, first: int, last: int) -> bool:
-        """Whether a message may be dropped that stands in ``origin`` from position ``first`` to ``last``.
+        """Whether the filter may drop a message of ``origin`` from position ``first`` to ``last``.
 
-        A batch that concerns no filter is published as it is, and nobody looks into it.
+        If no filter may drop a message of a batch, the batch is published without being decoded.
         """
         ...
 
     def rest(self, block: MessageBlock) -> MessageBlock | None:
-        """``block`` without what is dropped, the rest unchanged and in order; None where nothing is left.
+        """``block`` without the dropped messages, the others unchanged and in order; None if no message is left.
 
-        May raise a ChangefeedError, which ends the run with nothing of the open transaction visible.
+        If it raises a ChangefeedError, the run ends, and no message of the open transaction becomes visible.
         """
         ...
 
 
 def without(block: MessageBlock, dropped: Callable[[Message], bool]) -> MessageBlock | None:
-    """``block`` without the messages for which ``dropped`` says so; the block itself where it says it of none."""
+    """``block`` without the messages for which ``dropped`` is true; ``block`` itself if there are none."""
     messages = list(block.messages())
     kept = [message for message in messages if not dropped(message)]
     if len(kept) == len(messages):

@@ -1,4 +1,4 @@
-"""How the records of a batch are compressed: the codecs of Kafka, by the names that its `compression.type` has.
+"""Kafka's codecs for record batches, by the names of `compression.type`.
 
 Source: https://kafka.apache.org/documentation/#recordbatch (attributes, bits 0 to 2)
 """
@@ -18,33 +18,34 @@ import snappy
 import zstandard
 
 Data = bytes | bytearray | memoryview
-"""Bytes that are only read."""
+"""Read-only bytes."""
 
 _SNAPPY_BLOCK_BYTES = 32 * 1024
 _SNAPPY_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
-"""Of snappy-java's stream, which Kafka's clients write and read: magic, version, and the version that can read it."""
+"""The header of snappy-java's stream, which Kafka's clients use: magic, version, and the oldest version to read it."""
 _SIZE = struct.Struct(">i")
 _PART_BYTES = 1 << 20
 _LZ4_LEVEL = -2
-"""Levels below 0 are lz4's accelerations. Of this one messages take 3 % more bytes, and a quarter less time."""
+"""A negative level is an acceleration of lz4. This one produces 3 % more bytes in a quarter less time."""
 
 
 Compress = Callable[[Data, int | None], bytes]
-"""Compresses at a level; None is the codec's own default."""
+"""(data, level) -> the compressed data. Level None is the codec's default."""
 
 
 MOST_UNPACKED = (1 << 31) - 1
-"""Of a batch of rows, of which one alone may have a gigabyte."""
+"""Limit of the uncompressed size of a batch with rows. One row may have a gigabyte."""
 MOST_OF_A_LOG = 128 << 20
-"""Of a batch or a value in a log that only changefeed writes: the schemas of 20,000 tables."""
+"""Limit of the uncompressed size of a batch or value in a log that only changefeed writes. The schemas of 20,000 tables
+fit."""
 
 
 class UnpackedTooLargeError(ValueError):
-    """Data that unpacks to more than it may: half a megabyte can say half a gigabyte."""
+    """The uncompressed data exceeds the limit. Half a megabyte can decompress to half a gigabyte."""
 
 
-def inflated(data: bytes, most: int) -> bytes:
-    """What zlib compressed; raises UnpackedTooLargeError where that is more than ``most`` bytes, else zlib.error."""
+def inflate(data: bytes, most: int) -> bytes:
+    """Decompressed zlib data. Raises UnpackedTooLargeError for more than ``most`` bytes, else zlib.error."""
     unpack = zlib.decompressobj()
     plain = unpack.decompress(data, most + 1)
     if len(plain) > most:
@@ -56,16 +57,16 @@ def inflated(data: bytes, most: int) -> bytes:
 
 @dataclass(frozen=True)
 class Codec:
-    """One of Kafka's codecs, and its ``number`` in a batch's attributes."""
+    """One of Kafka's codecs, with its ``number`` in the attributes of a batch."""
 
     name: str
     number: int
     compress: Compress
     unpack: Callable[[Data, int], bytes]
-    """Unpacks at most so many bytes, and one more where there are more."""
+    """(data, limit) -> the decompressed data. If it exceeds the limit, the result may be cut off after the limit."""
 
     def decompress(self, data: Data, most: int = MOST_UNPACKED) -> bytes:
-        """What was compressed; raises UnpackedTooLargeError, a ValueError, where that is more than ``most`` bytes."""
+        """The decompressed data. Raises UnpackedTooLargeError, a ValueError, for more than ``most`` bytes."""
         plain = self.unpack(data, most)
         if len(plain) > most:
             raise UnpackedTooLargeError(f"unpacks to more than {most:,} bytes")
@@ -83,12 +84,12 @@ def _zstd(data: Data, level: int | None) -> bytes:
 
 
 def _unzstd(data: Data, most: int) -> bytes:
-    with zstandard.ZstdDecompressor().stream_reader(data) as reader:  # frames of other writers do not say their size
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:  # frames of other writers may not have their size
         return _read(reader, most)
 
 
 def _read(reader: Any, most: int) -> bytes:
-    """In parts: a buffer for the most that may come would be taken at once."""
+    """Up to ``most`` + 1 bytes, read in parts, because one call would allocate a buffer of that size."""
     parts: list[bytes] = []
     left = most + 1
     while left and (part := reader.read(min(left, _PART_BYTES))):
@@ -124,7 +125,7 @@ def _snappy(data: Data, _level: int | None) -> bytes:
 
 def _unsnappy(data: Data, most: int) -> bytes:
     view, parts, at, left = memoryview(data), [], len(_SNAPPY_HEADER), most
-    while at < len(view) and left >= 0:  # a byte of snappy is 22 at most
+    while at < len(view) and left >= 0:  # snappy expands a byte to 22 bytes at most
         (size,) = _SIZE.unpack_from(view, at)
         parts.append(snappy.uncompress(bytes(view[at + _SIZE.size : (at := at + _SIZE.size + size)])))
         left -= len(parts[-1])
@@ -141,11 +142,11 @@ CODECS = {
         Codec("zstd", 4, _zstd, _unzstd),
     )
 }
-"""Kafka's codecs by name; their levels are `publish_settings.LEVELS`."""
+"""Kafka's codecs by name. `publish_settings.LEVELS` has their levels."""
 
 _BY_NUMBER = {codec.number: codec for codec in CODECS.values()}
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec that a batch's attributes name. Raises KeyError for one that Kafka does not have."""
+    """The codec in the attributes of a batch. Raises KeyError for an unknown codec."""
     return _BY_NUMBER[attributes & 7]

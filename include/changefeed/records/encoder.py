@@ -1,4 +1,4 @@
-"""Blocks -> finished record batches."""
+"""The encoder of message blocks into finished record batches."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from changefeed.records.compression import CODECS
 from changefeed.records.record_batch import HEAD_BYTES, Times, record_batch
 
 _NAMES = [b"%c%b" % (2 * len(name), name.encode()) for name in (ID_HEADER, GTID_HEADER)]
-"""The headers' names, each behind its length as a zigzag varint of one byte."""
+"""The names of the headers, each after its length as a zigzag varint of one byte."""
 _FULL = 0.9
-"""How full of what its topic takes a batch is made, where its size is a guess from that of the one before."""
+"""Fill level of a batch whose compressed size is estimated from the previous batch."""
 
 
 class BatchEncoder:
-    """Makes batches of blocks. One for a task, as it has buffers of its own.
+    """Encodes blocks into batches. Each task has its own encoder, because an encoder has buffers.
 
-    ``limits_of`` is asked for the limits of each topic once. A batch fits its topic, unless it is one message that
-    alone does not; where the broker gives all of the topic's batches a compression of its own, they have that already.
-    A record's timestamp is its event's time, where the settings say so and the topic takes it, and else
-    that of its encoding; no record is of the future.
+    - The encoder calls ``limits_of`` once for each topic. A batch does not exceed the topic's limit, except for a
+      single message that is too large.
+    - If the broker sets a compression for the topic, batches use it.
+    - The timestamp of a record is the time of its event, if the settings say so and the topic accepts it. Otherwise it
+      is the time of encoding. It is never in the future.
     """
 
     def __init__(self, settings: PublishSettings, limits_of: Callable[[str], BatchLimits]) -> None:
@@ -40,7 +41,7 @@ class BatchEncoder:
         self._names = np.frombuffer(bytearray(b"".join(_NAMES)), np.uint8)
 
     def batches(self, block: MessageBlock, number: int = 0) -> Iterator[Batch]:
-        """The messages of ``block``, in batches that are numbered from ``number`` on."""
+        """Yield the messages of ``block`` in batches, which are numbered from ``number`` on."""
         arrays = block.arrays()
         sizes = _Sizes(arrays)
         first, count = 0, len(arrays.positions)
@@ -54,7 +55,7 @@ class BatchEncoder:
             first, number = last, number + 1
 
     def _last(self, topic: str, sizes: _Sizes, first: int, count: int) -> int:
-        """How far the batch that begins with message ``first`` goes, by what those before it shrank to."""
+        """The end of the batch that begins with message ``first``, estimated by the compression of earlier batches."""
         if topic not in self._limits:
             self._limits[topic] = self._limits_of(topic)
         room = _FULL * self._limits[topic].largest_bytes / self._shrinks.get(topic, 0.01)
@@ -90,7 +91,7 @@ class BatchEncoder:
         )
 
     def _records(self, topic: str, arrays: Arrays, first: int, last: int) -> tuple[memoryview, Times]:
-        """The records, not compressed; valid until the next call."""
+        """The uncompressed records, which are valid until the next call, and their times."""
         now_ms = int(time.time() * 1000)
         earliest = max(1, self._limits[topic].oldest_seconds) if self._settings.timestamps == "event" else 1 << 40
         times = np.array([earliest, now_ms // 1000, now_ms, 0, 0], np.int64)
@@ -114,7 +115,7 @@ class BatchEncoder:
 
 
 class _Sizes:
-    """Where the messages of a block begin and end in its data."""
+    """The begin and end of each message of a block in the block's data."""
 
     def __init__(self, arrays: Arrays) -> None:
         ends = np.frombuffer(arrays.ends, np.uint32).astype(np.int64).reshape(-1, 4)
@@ -123,23 +124,23 @@ class _Sizes:
         self._sizes = np.diff(self._ends, prepend=0)
 
     def last_within(self, first: int, size_bytes: int) -> int:
-        """Behind the last message that ends within ``size_bytes`` from where message ``first`` begins."""
+        """The index after the last message that ends within ``size_bytes`` from the begin of message ``first``."""
         begin = int(self._ends[first - 1]) if first else 0
         return int(np.searchsorted(self._ends, begin + size_bytes, side="right"))
 
     def value_bytes(self, first: int, last: int) -> int:
-        """Of the values of messages ``first`` to ``last`` - 1."""
+        """The bytes of the values of messages ``first`` to ``last`` - 1."""
         return int(self._values[first:last].sum())
 
     def largest(self, first: int, last: int) -> int:
-        """Bytes of key, value and headers of the largest of those messages."""
+        """The bytes of key, value and headers of the largest of messages ``first`` to ``last`` - 1."""
         return int(self._sizes[first:last].max())
 
 
 def _last_transaction(arrays: Arrays, first: int, last: int) -> tuple[bytes, int]:
-    """GTID of the last message, and how many at the end have it.
+    """The GTID of the last message, and the number of messages at the end that have it.
 
-    A transaction's messages stand together, so where the last one's begin can be searched by halves.
+    The messages of a transaction are contiguous, so a binary search finds the begin of the last transaction.
     """
     ends, data, nulls = arrays.ends, arrays.data, arrays.nulls
 

@@ -1,6 +1,6 @@
-"""The header `changefeed.id` read back: which change a record is of.
+"""The header `changefeed.id`, which has the event id of a record.
 
-The kernel reads the common form for many records at once (`records.index_kernel`), and leaves all others to this.
+The kernel reads ids of the common form for many records at once (`records.index_kernel`). This module reads all forms.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from dataclasses import dataclass
 
 from changefeed.model.coordinates import BinlogCoordinates, file_number
 from changefeed.model.origin import is_chunk
-from changefeed.records.index_kernel import POSITION_BITS
 
 EventStream = tuple[str, str]
-"""A server, and what of it has an order: see `EventId.stream`."""
+"""(server, stream): an ordered stream of a server; see `EventId.stream`."""
 
 _ID = re.compile(rb"([^/]+)/(.+):(\d+)/(\d+)(?:/(\d+)|/[\w.-]+/\d+)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class EventId:
-    """``server_uuid/origin:position/row``, and ``/step`` behind the first message of a change; records of statements
-    name their topic and partition there.
+    """The id of an event: ``server_uuid/origin:position/row``, with ``/step`` after the first message of a change.
 
-    ``origin`` is a binlog file or a chunk of rows that were read.
+    Records of statements have their topic and partition in place of the step. ``origin`` is a binlog file, or a chunk
+    of rows that a SELECT read.
     """
 
     server: str
@@ -34,7 +33,7 @@ class EventId:
 
     @classmethod
     def parse(cls, text: bytes) -> EventId | None:
-        """None for what is no id of changefeed's."""
+        """The event id of ``text``; None for text that is no event id of changefeed."""
         match = _ID.fullmatch(text)
         if match is None:
             return None
@@ -43,32 +42,37 @@ class EventId:
 
     @property
     def is_read(self) -> bool:
-        """Whether the row was read by a SELECT, and is in no binlog."""
+        """Whether a SELECT read the row, so that it is in no binlog."""
         return is_chunk(self.origin)
 
     @property
     def chunk(self) -> int:
-        """The number of the chunk that the row was read in; only of one that `is_read`."""
+        """The number of the chunk; only valid if `is_read`."""
         return int(self.origin.rpartition("#")[2])
 
     @property
     def file(self) -> int:
-        """The number of the binlog file; 0 where the row is in none."""
+        """The number of the binlog file; 0 if the row is in no binlog."""
         return file_number(self.origin)
 
     @property
     def stream(self) -> EventStream:
-        """Ids with the same server and base name of its binlog have an order; so have those of one reading of a chunk,
-        whose number another snapshot may use again."""
+        """The stream of the id, within which ids have an order.
+
+        Ids of one server and binlog base name have an order. So do ids of one read of a chunk; the position is part of
+        that stream, because another snapshot may use the chunk's number again.
+        """
         return self.server, f"{self.origin}:{self.position}" if self.is_read else self.origin.rpartition(".")[0]
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Rises along `stream`."""
+        """The order key of the id within its `stream`, which rises along it."""
         moment = 0 if self.is_read else moment_of(BinlogCoordinates(self.origin, self.position))
         return moment, self.row, self.step
 
 
 def moment_of(coordinates: BinlogCoordinates) -> int:
     """A number that rises along a server's binlog, for coordinates of one base name."""
+    from changefeed.records.index_kernel import POSITION_BITS  # imported here: it loads kernels
+
     return coordinates.number << POSITION_BITS | coordinates.position

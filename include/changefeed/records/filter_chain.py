@@ -1,4 +1,4 @@
-"""Finished batches through the filters of their window, and the account of what those drop."""
+"""The chain of a window's filters, which drops messages of finished batches and counts them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class FilterChain:
-    """Batches through ``filters``, one after the other; it counts what each drops, so that no filter can miscount.
+    """Passes batches through ``filters`` in order, and counts the dropped messages itself.
 
-    ``encoder`` makes batches of what is left of those that lost messages. ``dropped`` has the number of messages by
-    (topic, partition), and by filter's reason; without zeros.
+    If a batch lost messages, ``encoder`` encodes the rest again. ``dropped`` has the number of dropped messages by
+    (topic, partition) and by the filter's reason, without zeros.
     """
 
     def __init__(self, filters: Sequence[BlockFilter], encoder: BatchEncoder) -> None:
@@ -27,7 +27,7 @@ class FilterChain:
         self.dropped: dict[tuple[str, int], Counter[str]] = {}
 
     def rest(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """What is left of ``batches``. Raises AccountingError for a filter that adds messages."""
+        """Yield the batches without dropped messages. Raises AccountingError if a filter adds messages."""
         for batch in batches:
             first, last = batch.positions[0], batch.positions[-1]
             filters = [each for each in self._filters if each.concerns(batch.origin, first, last)]

@@ -1,6 +1,6 @@
-"""Finds in the records of a Kafka record batch their parts, and reads the event ids: which change each record is.
+"""A kernel that finds the parts of the records in a Kafka record batch, and parses their event ids.
 
-Nothing is copied. Source of the layout: https://kafka.apache.org/documentation/#record
+It copies nothing. Source of the layout: https://kafka.apache.org/documentation/#record
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ from changefeed.native.span import length, span
 from changefeed.native.varint import CUT, read_varint
 
 OFFSET, VALUE, VALUE_END, FIRST, OWN, ROW, GTID, RECORD, RECORD_END, KNOWN, FOREIGN_KEYS = range(11)
-"""Words of a record: its offset within the batch; where its value is (-1: null); the order key of its change (FIRST,
-OWN and ROW compare as the source committed: a file's number and a position each, then row and step); a digest of its
-GTID; where the record is; whether the order key is known, which it is only of rows in a binlog of the server; and the
-first byte of what its header says of foreign keys, 0 where it has none."""
+"""Words of a record:
+
+- OFFSET: its offset within the batch
+- VALUE, VALUE_END: the begin and end of its value; -1 for null
+- FIRST, OWN, ROW: the order key of its change, which rises in the order in which the source committed. FIRST and OWN
+  are a file's number and a position, ROW is row and step
+- GTID: a digest of its GTID
+- RECORD, RECORD_END: the begin and end of the record
+- KNOWN: whether the order key is known, which it is only for rows in a binlog of the server
+- FOREIGN_KEYS: the first byte of the header of foreign keys; 0 without this header"""
 ORDER_WORDS = 11
 KEY, KEY_END, ID, ID_END, GTID_TEXT, GTID_TEXT_END, ORIGIN_END, POSITION, ROW_NUMBER, STEP, IS_NEW = range(11, 22)
-"""Further words: where its other parts are, -1 for those that are null or missing; of an id
-`server_uuid/origin:position/row/step` where the origin ends, and the numbers, -1 where it is no such id; and whether
-what comes before the position differs from the record before."""
+"""Further words:
+
+- KEY to GTID_TEXT_END: the begins and ends of other parts; -1 for null and missing parts
+- ORIGIN_END, POSITION, ROW_NUMBER, STEP: the end of the origin, and the numbers, of an event id
+  `server_uuid/origin:position/row/step`; -1 for an id of another form
+- IS_NEW: whether the text before the position differs from the previous record"""
 WORDS = 22
 POSITION_BITS, STEP_BITS = 40, 8
 
@@ -32,7 +41,7 @@ _MOST_DIGITS = 18
 
 @inline
 def _end_of_number(data: Bytes, at: int, end: int) -> int:
-    """The end of a number's digits; _NOT_ANY where there are none, or too many for a word."""
+    """The end of the digits of a number; _NOT_ANY if there are none, or too many for a word."""
     begin = at
     while at < end and 48 <= u8(data, at) <= 57:
         at += 1
@@ -48,11 +57,11 @@ def _number(data: Bytes, at: int, end: int) -> int:
 
 
 @inline
-def _last(data: Bytes, begin: int, end: int, wanted: int) -> int:
-    """Where the last ``wanted`` is, or _NOT_ANY."""
+def _last(data: Bytes, begin: int, end: int, target: int) -> int:
+    """The position of the last ``target``; _NOT_ANY if there is none."""
     at = end - 1
     while at >= begin:
-        if u8(data, at) == wanted:
+        if u8(data, at) == target:
             return at
         at -= 1
     return _NOT_ANY
@@ -60,7 +69,7 @@ def _last(data: Bytes, begin: int, end: int, wanted: int) -> int:
 
 @inline
 def _file(data: Bytes, begin: int, end: int) -> int:
-    """The number of a binlog file of that name, where FIRST and OWN have it; or _NOT_ANY."""
+    """The number of the binlog file with this name, shifted as in FIRST and OWN; _NOT_ANY if the name has none."""
     dot = _last(data, begin, end, _DOT)
     if dot == _NOT_ANY or _end_of_number(data, dot + 1, end) != end:
         return _NOT_ANY
@@ -70,7 +79,7 @@ def _file(data: Bytes, begin: int, end: int) -> int:
 
 @inline
 def _coordinates(data: Bytes, begin: int, end: int) -> int:
-    """A file's number and a position, as one number; or _NOT_ANY."""
+    """A file's number and a position as one number; _NOT_ANY for other text."""
     colon = _last(data, begin, end, _COLON)
     if colon == _NOT_ANY or _end_of_number(data, colon + 1, end) != end:
         return _NOT_ANY
@@ -81,7 +90,7 @@ def _coordinates(data: Bytes, begin: int, end: int) -> int:
 
 @inline
 def _read_id(data: Bytes, words: Words, at: int) -> None:
-    """Fill in what the id says; the words stay -1 for an id of another form."""
+    """Fill in the words of the record's event id. They stay -1 for an id of another form."""
     start = words[at + ID]
     end = words[at + ID_END]
     colon = _last(data, start, end, _COLON)
@@ -106,7 +115,7 @@ def _read_id(data: Bytes, words: Words, at: int) -> None:
 
 @inline
 def _file_of_id(data: Bytes, words: Words, at: int, server: Bytes) -> int:
-    """The `_file` that the id of a record names; _NOT_ANY where it is another server's, or a chunk of rows."""
+    """The `_file` in the event id of a record; _NOT_ANY for another server's id, and for a chunk of rows."""
     start = words[at + ID]
     named = start + length(server)
     if named >= words[at + ORIGIN_END] or u8(data, named) != _SLASH:
@@ -118,7 +127,7 @@ def _file_of_id(data: Bytes, words: Words, at: int, server: Bytes) -> int:
 
 @inline
 def _gtid(data: Bytes, words: Words, at: int, before: int) -> int:
-    """A digest of a record's GTID, 0 where it has none; that of the record ``before`` (-1: none) often has the same."""
+    """A digest of a record's GTID, 0 without one. The digest of the record ``before`` is reused for the same GTID."""
     start, end = words[at + GTID_TEXT], words[at + GTID_TEXT_END]
     digest = 0
     if before >= 0 and is_same(data, start, end, data, words[before + GTID_TEXT], words[before + GTID_TEXT_END]):
@@ -131,8 +140,7 @@ def _gtid(data: Bytes, words: Words, at: int, before: int) -> int:
 
 @inline
 def _order(words: Words, at: int, file: int, commit: int) -> None:
-    """Fill in the order key of a change in ``file``; of one that was committed later, at ``commit``, which is 0 for all
-    others."""
+    """Fill in the order key of a change in ``file``. ``commit`` is the position of a later commit, or 0."""
     position = words[at + POSITION]
     row = words[at + ROW_NUMBER]
     step = words[at + STEP]
@@ -146,11 +154,11 @@ def _order(words: Words, at: int, file: int, commit: int) -> None:
 
 @entry("int64(uint8[::1], int64, uint8[::1], uint8[::1], int64[::1], int64[::1])")
 def index_records(data: Bytes, count: int, server: Bytes, names: Bytes, ends: Words, words: Words) -> int:
-    """Fill WORDS of ``words`` for each of the ``count`` records of ``data``, which are not compressed.
+    """Fill WORDS of ``words`` for each of the ``count`` uncompressed records of ``data``.
 
-    ``server`` is the server's name as event ids have it. ``names`` are those of the headers with the event id, the
-    GTID, the commit's coordinates and what foreign keys did, which end at ``ends``. Returns 0, or -1 - n where record n
-    is cut off or has another length than it says, or something is left after the last.
+    ``server`` is the server's name in event ids. ``names`` are the names of the headers with the event id, the GTID,
+    the coordinates of the commit, and the effect of foreign keys; they end at ``ends``. Returns 0 for valid records.
+    Returns -1 - n if record n is cut off or has a wrong length, and -1 - ``count`` if bytes follow the last record.
     """
     data, server, names, ends, words = span(data), span(server), span(names), span(ends), span(words)
     at = 0
@@ -167,7 +175,7 @@ def index_records(data: Bytes, count: int, server: Bytes, names: Bytes, ends: Wo
         if here == CUT or body < 1 or body > size - here:
             return -1 - number
         end = here + body
-        _, here = read_varint(data, here + 1, end)  # after the attributes: the timestamp
+        _, here = read_varint(data, here + 1, end)  # skips the attributes and the timestamp
         if here == CUT:
             return -1 - number
         words[word + OFFSET], here = read_varint(data, here, end)

@@ -1,4 +1,4 @@
-"""The partitions of many keys at once."""
+"""A kernel that computes the partitions of many keys."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from changefeed.native.span import length, span
 def key_partitions(
     data: Bytes, starts: Words, sizes: Words, spread_starts: Words, spread_sizes: Words, shifts: Words, counts: Words
 ) -> None:
-    """Put in place of each of ``counts``, which are numbers of partitions, the partition of the key at ``starts``.
+    """Replace each number of partitions in ``counts`` by the partition of the key at ``starts``.
 
-    Of a message whose key is null (-1) it follows from the text at ``spread_starts``, its GTID or else its event id,
-    and from what ``shifts`` adds to that, as in `changefeed.records.partition`.
+    If the key is null (a start of -1), the partition depends on the text at ``spread_starts``, which is the GTID or
+    else the event id, plus ``shifts``. `changefeed.records.partition` does the same.
     """
     data, starts, sizes = span(data), span(starts), span(sizes)
     spread_starts, spread_sizes, shifts, counts = span(spread_starts), span(spread_sizes), span(shifts), span(counts)

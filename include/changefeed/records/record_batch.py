@@ -1,7 +1,7 @@
 """Kafka's record batch, version 2: its header, and its records in plain Python.
 
-What is many goes through the kernel (`binlog.kernel.records`); this is for what is rare, and what the kernel is held
-against. Source: https://kafka.apache.org/documentation/#recordbatch
+The kernel writes most records. This module is for few records, and the reference for the kernel.
+Source: https://kafka.apache.org/documentation/#recordbatch
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 from changefeed.records.block import GTID_HEADER, ID_HEADER, Header, Message
 from changefeed.records.compression import Codec, Data, codec_of
-from changefeed.records.varint import part, varint, written_part, written_varint
+from changefeed.records.varint import encode_bytes, encode_varint, part, varint
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
-"""A batch before its records: base offset, length, leader epoch, magic, CRC, attributes, last offset's difference,
-first and greatest timestamp, producer's id and epoch, base sequence, number of records."""
+"""The header of a batch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and
+greatest timestamp, producer id, producer epoch, base sequence, number of records."""
 HEAD_BYTES = HEAD.size
 _BEFORE_LENGTH = 12
-"""Bytes of a batch that its length does not count: base offset, and the length itself."""
+"""Bytes at the begin of a batch that its length does not count: the base offset, and the length itself."""
 _MAGIC = 2
 _NO_PRODUCER, _NO_EPOCH, _NO_SEQUENCE, _NO_LEADER_EPOCH = -1, -1, -1, -1
 
 
 class Record(NamedTuple):
-    """A record as Kafka has it; ``timestamp_ms`` is its whole timestamp, not the difference that is stored."""
+    """A record. ``timestamp_ms`` is its full timestamp; Kafka stores the difference to the batch's first."""
 
     timestamp_ms: int
     key: bytes | None
@@ -43,7 +43,7 @@ class Times:
 
 
 def record_batch(records: Data, count: int, codec: Codec, times: Times) -> bytes:
-    """A batch of ``count`` compressed ``records``; producer, sequence and CRC are left to whoever sends it."""
+    """A batch of ``count`` compressed ``records``. The sender sets producer, sequence and CRC."""
     size = memoryview(records).nbytes
     head = HEAD.pack(
         0,
@@ -64,7 +64,7 @@ def record_batch(records: Data, count: int, codec: Codec, times: Times) -> bytes
 
 
 def records_of(batch: Data) -> Iterator[Record]:
-    """The records of a batch, in order."""
+    """Yield the records of a batch, in order."""
     view = memoryview(batch)
     *_, attributes, _, first_ms, _, _, _, _, count = HEAD.unpack_from(view)
     data = memoryview(codec_of(attributes).decompress(view[HEAD_BYTES:]))
@@ -76,14 +76,14 @@ def records_of(batch: Data) -> Iterator[Record]:
 
 
 def records_in(batch: Data) -> tuple[bytes, int]:
-    """The records of a batch, not compressed any more, and how many there are."""
+    """The uncompressed records of a batch, and their number."""
     view = memoryview(batch)
     *_, attributes, _, _, _, _, _, _, count = HEAD.unpack_from(view)
     return codec_of(attributes).decompress(view[HEAD_BYTES:]), count
 
 
 def record_in(data: memoryview) -> Record:
-    """A record with its length before it; its timestamp is the difference to the batch's first."""
+    """The record of bytes that begin with its length. Its timestamp is the difference to the batch's first."""
     _, at = varint(data, 0)
     return _read(data[at:], 0)
 
@@ -102,28 +102,28 @@ def _read(data: memoryview, first_ms: int) -> Record:
     return Record(first_ms + delta, key, value, headers)
 
 
-def written(records: Sequence[Record]) -> bytes:
-    """``records`` one after the other, not compressed."""
+def encode_records(records: Sequence[Record]) -> bytes:
+    """The bytes of ``records``, one after the other and uncompressed."""
     first_ms = records[0].timestamp_ms
     out = bytearray()
     for number, record in enumerate(records):
         body = b"".join(
             (
                 b"\0",
-                written_varint(record.timestamp_ms - first_ms),
-                written_varint(number),
-                written_part(record.key),
-                written_part(record.value),
-                written_varint(len(record.headers)),
-                *(written_part(name.encode()) + written_part(value) for name, value in record.headers),
+                encode_varint(record.timestamp_ms - first_ms),
+                encode_varint(number),
+                encode_bytes(record.key),
+                encode_bytes(record.value),
+                encode_varint(len(record.headers)),
+                *(encode_bytes(name.encode()) + encode_bytes(value) for name, value in record.headers),
             )
         )
-        out += written_varint(len(body)) + body
+        out += encode_varint(len(body)) + body
     return bytes(out)
 
 
 def headers_of(message: Message) -> list[Header]:
-    """The headers of a message's record."""
+    """The headers of the record of a message."""
     headers = [(ID_HEADER, message.event_id)]
     if message.gtid:
         headers.append((GTID_HEADER, message.gtid))

@@ -1,4 +1,4 @@
-"""The records of a finished batch, as the kernel finds them: which changes they are, without an object each."""
+"""An index of the records of a batch, which the kernel fills without an object for each record."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _ENDS = np.cumsum([len(name) for name in _NAMES]).astype(np.int64)
 
 @dataclass(frozen=True)
 class RecordIndex:
-    """``words`` has a row for each record of ``data``, with the columns of `records.index_kernel`; ``first_offset`` is
-    that of the batch."""
+    """The records of a batch.
+
+    ``words`` has a row for each record of ``data``, with the columns of `records.index_kernel`. ``first_offset`` is the
+    batch's first offset.
+    """
 
     data: Bytes
     words: Words
@@ -32,7 +35,7 @@ class RecordIndex:
         return len(self.words)
 
     def record(self, number: int) -> Record:
-        """The record itself; its timestamp is the difference to the batch's first."""
+        """A record. Its timestamp is the difference to the batch's first."""
         begin, end = self.words[number, [kernel.RECORD, kernel.RECORD_END]]
         return record_in(memoryview(self.data.data)[int(begin) : int(end)])
 
@@ -45,11 +48,11 @@ class RecordIndex:
         return self._part(number, kernel.VALUE)
 
     def event_id(self, number: int) -> bytes:
-        """What its header says, b"" without one."""
+        """The value of the header `changefeed.id`; b"" without it."""
         return self._part(number, kernel.ID) or b""
 
     def gtid(self, number: int) -> bytes:
-        """What its header says, b"" without one."""
+        """The value of the header `changefeed.gtid`; b"" without it."""
         return self._part(number, kernel.GTID_TEXT) or b""
 
     @cached_property
@@ -58,12 +61,12 @@ class RecordIndex:
         return self.words[:, kernel.OFFSET] + self.first_offset
 
     def between(self, first: int, end: int) -> RecordIndex:
-        """The records from offset ``first`` to before offset ``end``."""
+        """The records with offsets in ``[first, end)``."""
         is_inside = (self.offsets >= first) & (self.offsets < end)
         return self if is_inside.all() else replace(self, words=np.ascontiguousarray(self.words[is_inside]))
 
     def column(self, word: int) -> Words:
-        """A word of all of them."""
+        """One word of all records."""
         column: Words = self.words[:, word]
         return column
 
@@ -72,10 +75,10 @@ class RecordIndex:
         return None if start < 0 else self.data[start:end].tobytes()
 
 
-def indexed(records: Data, count: int, server_uuid: str, first_offset: int = 0) -> RecordIndex:
-    """Index ``count`` records, not compressed, whose order keys are known where they are of ``server_uuid``.
+def build_index(records: Data, count: int, server_uuid: str, first_offset: int = 0) -> RecordIndex:
+    """The index of ``count`` uncompressed records. Order keys are known for changes of ``server_uuid`` only.
 
-    Raises ValueError for bytes that are no such records.
+    Raises ValueError if the bytes are not ``count`` records.
     """
     data: Any = np.frombuffer(bytearray(records), np.uint8)
     words = np.empty(count * kernel.WORDS, np.int64)

@@ -1,7 +1,7 @@
-"""Writes a block's messages as the records of a Kafka record batch.
+"""A kernel that writes the messages of a block as the records of a Kafka record batch.
 
 Source: https://kafka.apache.org/documentation/#record, and DefaultRecord in Kafka's sources. Numbers are zigzag
-varints: the small ones, of either sign, take few bytes.
+varints, in which small numbers of either sign take few bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from changefeed.native.memory import Bytes, Ends, Words, copy, put8, u8
 from changefeed.native.varint import put_varint, size_of_varint
 
 RECORD_ROOM = 96
-"""Bytes that a record takes at most besides its key, value, event id, GTID and further headers."""
+"""The most bytes that a record takes besides its key, value, event id, GTID and further headers."""
 
 EARLIEST, LATEST, INSTEAD, FIRST, GREATEST = range(5)
-"""Words of ``times``: the seconds from and up to which an event's own time is a record's timestamp, and the timestamp
-of all others, in milliseconds; what `put_records` says: the first record's timestamp, and the greatest."""
+"""Words of ``times``.
+
+- EARLIEST, LATEST: the range, in seconds, in which an event's own time is the timestamp of its record
+- INSTEAD: the timestamp of other records, in milliseconds
+- FIRST, GREATEST: results of `put_records`, the first and the greatest timestamp"""
 TIMES_WORDS = 5
 
 _NULL_KEY, _NULL_VALUE, _HAS_HEADERS = 1, 2, 4
@@ -25,7 +28,7 @@ _NULL_KEY, _NULL_VALUE, _HAS_HEADERS = 1, 2, 4
 
 @inline
 def _put_part(out: Bytes, at: int, data: Bytes, begin: int, end: int) -> int:
-    """Write a length and that many bytes of ``data``."""
+    """Write the length of ``data[begin:end]`` and these bytes. Returns the end in ``out``."""
     at = put_varint(out, at, end - begin)
     copy(out, at, data, begin, end - begin)
     return at + end - begin
@@ -33,7 +36,7 @@ def _put_part(out: Bytes, at: int, data: Bytes, begin: int, end: int) -> int:
 
 @inline
 def _timestamp(seconds: Ends, index: int, times: Words) -> int:
-    """The record's timestamp in milliseconds."""
+    """The timestamp of the record, in milliseconds."""
     own = int(np.int64(seconds[index]))
     timestamp = own * 1000
     if own < times[EARLIEST] or own > times[LATEST]:
@@ -61,11 +64,11 @@ def put_records(
     out: Bytes,
     id_name_size: int,
 ) -> int:
-    """Write messages ``first`` to ``last`` - 1 to ``out``; returns how many bytes they take.
+    """Write messages ``first`` to ``last`` - 1 to ``out``. Returns the number of bytes.
 
-    The arrays are a block's (`records.block`). ``names`` are those of the headers with the event id and with the
-    GTID, each behind its length as a varint; the first takes ``id_name_size`` bytes. ``out`` must have the messages'
-    own bytes and RECORD_ROOM more for each.
+    The arrays are those of a block (`records.block`). ``names`` has the names of the headers with the event id and with
+    the GTID, each after its length as a varint; the first takes ``id_name_size`` bytes. ``out`` must have room for the
+    messages' own bytes, and RECORD_ROOM more for each message.
     """
     begin = 0
     if first > 0:
@@ -100,7 +103,7 @@ def put_records(
         if gtid_end > gtid:
             body += gtid_name_size + size_of_varint(gtid_end - gtid)
         at = put_varint(out, at, body)
-        put8(out, at, 0)  # attributes: none are defined
+        put8(out, at, 0)  # attributes: Kafka defines none
         at = put_varint(out, at + 1, timestamp - base)
         at = put_varint(out, at, index - first)
         if null & _NULL_KEY:
@@ -113,7 +116,7 @@ def put_records(
             at += 1
         else:
             at = _put_part(out, at, data, key_end, value_end)
-        put8(out, at, headers << 1)  # zigzag; they are less than 64
+        put8(out, at, headers << 1)  # zigzag of a number below 64
         copy(out, at + 1, names, 0, id_name_size)
         at = _put_part(out, at + 1 + id_name_size, data, value_end, id_end)
         if gtid_end > gtid:

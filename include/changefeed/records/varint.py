@@ -1,14 +1,14 @@
-"""Kafka's numbers of varying length, and byte strings behind their length, in plain Python.
+"""Kafka's varints, and byte strings with their length before them, in plain Python.
 
-Zigzag: small numbers of either sign take few bytes. The kernel's own are in `binlog.kernel.varint`.
+In zigzag encoding small numbers of either sign take few bytes. The kernel's varints are in `native.varint`.
 Source: https://kafka.apache.org/documentation/#recordbatch, "VARINT" of https://kafka.apache.org/protocol#protocol_types
 """
 
 from __future__ import annotations
 
 
-def written_varint(value: int) -> bytes:
-    """``value`` of either sign."""
+def encode_varint(value: int) -> bytes:
+    """The zigzag varint of ``value``."""
     rest, out = value << 1 if value >= 0 else (-value << 1) - 1, bytearray()
     while rest > 127:
         out.append(rest & 127 | 128)
@@ -17,13 +17,13 @@ def written_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def written_part(data: bytes | None) -> bytes:
-    """``data`` behind its length; None has length -1."""
-    return written_varint(-1) if data is None else written_varint(len(data)) + data
+def encode_bytes(data: bytes | None) -> bytes:
+    """The length of ``data`` and ``data``. None has length -1."""
+    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
 
 
 def varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends. Raises IndexError for one that is cut off, or has more than 64 bits."""
+    """The number at ``at``, and its end. Raises IndexError for a number that is cut off or has more than 64 bits."""
     value = shift = 0
     while True:
         if shift > 63:
@@ -37,6 +37,6 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def part(data: memoryview, at: int) -> tuple[bytes | None, int]:
-    """The byte string at ``at``, and where it ends."""
+    """The byte string at ``at``, None for length -1, and its end."""
     size, at = varint(data, at)
     return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)

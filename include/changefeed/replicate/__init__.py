@@ -1,1 +1,1 @@
-"""A follower: a second server that the changes of a pipeline's topics are applied to, in the source's commit order."""
+"""replicate: applies the changes of a pipeline's topics to a follower (a second server) in the source's order."""

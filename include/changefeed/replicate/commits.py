@@ -1,4 +1,4 @@
-"""Transactions of a follower: what was written since the last commit is counted, and each commit moves the position."""
+"""Commits a follower's transactions: counts changes since the last commit, and moves the position with each commit."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from changefeed.kafka.progress import TopicPartition
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.filling import Filling
-from changefeed.replicate.position_table import BegunDefinition, FollowerPosition, PositionTable
+from changefeed.replicate.position_table import BegunDdl, FollowerPosition, PositionTable
 from changefeed.source.mysql.follower_session import FollowerSession
 
 COMMIT_ROWS = 20_000
-"""A follower's transaction ends at the first commit of the source after so many changes."""
+"""After this number of changes, a follower's transaction ends at the next commit of the source."""
 _OFFSETS_SECONDS = 10.0
 
 
 @dataclass
 class Commits:
-    """Commits what ``batches`` writes to the follower, which is at ``position``.
+    """Commits the writes of ``batches`` to the follower, whose last committed position is ``position``.
 
-    ``session`` reads tables and runs statements that commit by themselves. Each commit also stores what changed of
-    ``filling``. ``held`` counts the changes since the last commit; ``reached`` is the position after the last change.
+    - ``session``: reads tables, and runs statements with an implicit commit.
+    - ``filling``: each commit also stores its changed state.
+    - ``uncommitted_rows``: the number of changes since the last commit.
+    - ``end_of_changes``: the position after the last change.
     """
 
     session: FollowerSession
@@ -31,59 +33,59 @@ class Commits:
     positions: PositionTable
     position: FollowerPosition
     filling: Filling
-    held: int = 0
-    reached: BinlogCoordinates | None = None
+    uncommitted_rows: int = 0
+    end_of_changes: BinlogCoordinates | None = None
     _offsets_at: float = field(default_factory=time.monotonic)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next commit of the source is to be one of the follower."""
-        return self.held >= COMMIT_ROWS
+        """Whether the follower must commit at the next commit of the source."""
+        return self.uncommitted_rows >= COMMIT_ROWS
 
     @property
     def rows_left(self) -> int:
-        """How many changes are left until it is."""
-        return COMMIT_ROWS - self.held
+        """The number of changes that fit before the transaction is full."""
+        return COMMIT_ROWS - self.uncommitted_rows
 
     def commit(
         self,
         to: BinlogCoordinates,
         offsets: Mapping[TopicPartition, int] | None = None,
-        definition: BegunDefinition | None = None,
+        begun_ddl: BegunDdl | None = None,
     ) -> None:
-        """Have what was written committed, with the position ``to``.
+        """Commit all written changes, with the position ``to``.
 
-        ``offsets`` are stored every ten seconds only: what the next run reads again it skips.
+        ``offsets`` are stored only every ten seconds. The next run may read older records again, and skips them.
         """
-        self.held = 0
+        self.uncommitted_rows = 0
         now = time.monotonic()
-        keeps = offsets is not None and now - self._offsets_at > _OFFSETS_SECONDS
-        if keeps:
+        stores_offsets = offsets is not None and now - self._offsets_at > _OFFSETS_SECONDS
+        if stores_offsets:
             self._offsets_at = now
-        fill = self.filling.to_keep()
+        fill = self.filling.take_changed_state()
 
         def move(session: FollowerSession) -> None:
             session.begin()
-            kept = {**self.position.offsets, **offsets} if keeps and offsets is not None else None
-            moved = PositionTable(session, self.position.pipeline).move(self.position, to, kept, definition, fill)
+            stored = {**self.position.offsets, **offsets} if stores_offsets and offsets is not None else None
+            moved = PositionTable(session, self.position.pipeline).move(self.position, to, stored, begun_ddl, fill)
             session.commit()
             self.position = moved
 
         self.batches.commit(move)
 
     def finish(self, watermark: BinlogCoordinates, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit what is left, with the offsets, and wait for it: the follower is at ``watermark`` then."""
+        """Commit all written changes with ``offsets``, and wait. Afterwards the follower is at ``watermark``."""
         self._offsets_at = -_OFFSETS_SECONDS
         self.commit(watermark, offsets)
-        self.batches.settle()
+        self.batches.wait_for_commits()
 
     def move(self, to: BinlogCoordinates) -> None:
-        """Move the position; all batches are committed."""
-        self.position = self.positions.move(self.position, to, fill=self.filling.to_keep())
+        """Move the position to ``to``. All batches must be committed."""
+        self.position = self.positions.move(self.position, to, fill=self.filling.take_changed_state())
 
-    def keep_filling(self) -> None:
-        """Store which tables are filled, in a transaction of its own; all batches are committed."""
-        if (fill := self.filling.to_keep()) is not None:
+    def store_filling(self) -> None:
+        """Store the state of the tables to fill, in a transaction of its own. All batches must be committed."""
+        if (fill := self.filling.take_changed_state()) is not None:
             self.session.begin()
             self.position = self.positions.move(self.position, self.position.coordinates, fill=fill)
             self.session.commit()

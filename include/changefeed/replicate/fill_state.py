@@ -1,4 +1,4 @@
-"""Which tables of a follower a snapshot fills, and how far: kept in the follower, beside its position."""
+"""The tables of a follower that snapshots fill, and their progress. The follower stores them with its position."""
 
 from __future__ import annotations
 
@@ -14,39 +14,42 @@ from changefeed.kafka.progress import TopicPartition
 from changefeed.model.coordinates import BinlogCoordinates
 
 
-class Stage(StrEnum):
-    """How far the filling of a table is."""
+class FillStage(StrEnum):
+    """The progress of a table that a snapshot fills."""
 
     BEGUN = "begun"
-    """It is being made: whether it is there is not known."""
+    """A run began to create the table; it is not known whether the table exists."""
     FILLING = "filling"
-    """It is there; rows may be missing, of which changes say what they are now."""
-    WHOLE = "whole"
-    """It has all rows."""
+    """The table exists. Rows may be missing, until the run applies their changes or the snapshot's rows."""
+    COMPLETE = "whole"  # as stored in followers
+    """The table has all rows."""
 
 
 @dataclass(frozen=True)
 class TableFill:
-    """A table that was made at ``at`` (FILE:POSITION), for ``snapshot`` to fill, which has given ``rows`` to it.
+    """A table that was created at ``at`` (FILE:POSITION), and has ``rows`` rows of ``snapshot``. Stored as JSON.
 
-    The snapshot announced it as ``announced``, DATABASE.TABLE. ``renamed_at`` is where it was called otherwise first:
-    what the snapshot read under that name from there on may be of another table.
+    - ``announced``: the name in the snapshot's announcement, DATABASE.TABLE.
+    - ``renamed_at``: the position of the first rename, or ''. Rows that the snapshot read under the announced name
+      after it may belong to another table.
     """
 
     snapshot: str
     at: str
     announced: str
-    stage: Stage = Stage.BEGUN
+    stage: FillStage = FillStage.BEGUN
     rows: int = 0
     renamed_at: str = ""
 
-    def renamed(self, at: BinlogCoordinates) -> TableFill:
-        """The table with another name, from ``at`` on."""
+    def with_rename(self, at: BinlogCoordinates) -> TableFill:
+        """The fill after a rename at ``at``. Only the first rename is stored."""
         return replace(self, renamed_at=self.renamed_at or str(at))
 
-    def is_whole_by(self, record: TableReadRecord, position: BinlogCoordinates) -> bool:
-        """Whether no rows are missing at ``position``, by the latest ``record`` of what it was announced as: those that
-        the snapshot read are there, and those that it left to windows."""
+    def is_complete_at(self, record: TableReadRecord, position: BinlogCoordinates) -> bool:
+        """Whether the table has all rows at ``position``, according to the latest ``record`` of its announced name.
+
+        It has them if all rows that the snapshot published are applied, and all changes for which it left out rows.
+        """
         if record.snapshot != self.snapshot or record.rows is None or self.rows < record.rows:
             return False
         if record.reach and BinlogCoordinates.parse(record.reach) > position:
@@ -58,54 +61,56 @@ class TableFill:
 
 @dataclass(frozen=True)
 class FillState:
-    """The ``tables`` that snapshots fill, or filled, by DATABASE.TABLE.
+    """The ``tables`` that snapshots fill or have filled, by DATABASE.TABLE.
 
-    Of a partition rows of snapshots before its offset in ``reads`` are applied, or are not to be. ``awaits`` says that
-    the follower began empty, with a pipeline that did not publish how its tables were made, and that no snapshot of all
-    tables has made them yet: what it lacks it is not given. ``lacking`` are tables of which it was not given something,
-    and which no snapshot has made yet.
+    - ``reads``: by partition, the offset before which rows of snapshots are applied or skipped.
+    - ``awaits_snapshot``: the follower began empty, the pipeline did not publish the DDL of its tables, and no snapshot
+      of all tables has created them yet. Changes of missing tables are skipped.
+    - ``missing``: the tables whose changes were skipped, and that no snapshot has created yet.
     """
 
-    awaits: bool = False
+    awaits_snapshot: bool = False
     tables: Mapping[str, TableFill] = field(default_factory=dict)
     reads: Mapping[TopicPartition, int] = field(default_factory=dict)
-    lacking: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
 
     def with_table(self, name: str, fill: TableFill) -> FillState:
-        """With ``fill`` in place of what it was."""
+        """The state with ``fill`` for the table ``name``."""
         return replace(self, tables={**self.tables, name: fill})
 
     def without(self, name: str) -> FillState:
-        """Without a table that is gone."""
+        """The state without the table ``name``, which was dropped."""
         tables = {other: fill for other, fill in self.tables.items() if other != name}
-        return replace(self, tables=tables, lacking=self.lacking - {name})
+        return replace(self, tables=tables, missing=self.missing - {name})
 
-    def renamed(self, old: str, new: str, at: BinlogCoordinates) -> FillState:
-        """With another name for a table, from ``at`` on; one that had it is gone."""
-        fill, is_lacking = self.tables.get(old), old in self.lacking
+    def with_renamed_table(self, old: str, new: str, at: BinlogCoordinates) -> FillState:
+        """The state with ``old`` renamed to ``new`` at ``at``. An earlier table with the name ``new`` is removed."""
+        fill, is_missing = self.tables.get(old), old in self.missing
         state = self.without(old).without(new)
         if fill is not None:
-            state = state.with_table(new, fill.renamed(at))
-        return replace(state, lacking=state.lacking | {new}) if is_lacking else state
+            state = state.with_table(new, fill.with_rename(at))
+        return replace(state, missing=state.missing | {new}) if is_missing else state
 
     @property
     def unfilled(self) -> Mapping[str, TableFill]:
-        """The tables that have not all rows yet."""
-        return {name: fill for name, fill in self.tables.items() if fill.stage is not Stage.WHOLE}
+        """The tables whose rows are not complete."""
+        return {name: fill for name, fill in self.tables.items() if fill.stage is not FillStage.COMPLETE}
 
     def to_text(self) -> str:
-        """As JSON, for `of`."""
+        """The state as JSON; `of` parses it."""
         tables = {name: asdict(fill) for name, fill in self.tables.items()}
         reads = [[*partition, offset] for partition, offset in sorted(self.reads.items())]
-        values = {"awaits": self.awaits, "tables": tables, "reads": reads, "lacking": sorted(self.lacking)}
+        values = {"awaits": self.awaits_snapshot, "tables": tables, "reads": reads, "lacking": sorted(self.missing)}
         return orjson.dumps(values).decode()
 
     @classmethod
     def of(cls, text: str | None) -> Self:
-        """What `to_text` gave; a follower that no snapshot fills has none."""
+        """The state from the text of `to_text`. None is the text of a follower that no snapshot fills."""
         if text is None:
             return cls()
         values = orjson.loads(text)
-        tables = {name: TableFill(**{**fill, "stage": Stage(fill["stage"])}) for name, fill in values["tables"].items()}
+        tables = {
+            name: TableFill(**{**fill, "stage": FillStage(fill["stage"])}) for name, fill in values["tables"].items()
+        }
         reads = {(topic, partition): offset for topic, partition, offset in values["reads"]}
         return cls(values["awaits"], tables, reads, frozenset(values["lacking"]))

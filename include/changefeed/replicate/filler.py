@@ -1,4 +1,4 @@
-"""Creates the tables that snapshots fill, and gives an applier their rows, between the changes."""
+"""Creates the tables that snapshots fill, and applies the snapshots' rows in commit order with the changes."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.topics import partition_counts
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.records.block import READ_HEADER
 from changefeed.records.index_kernel import FIRST, OFFSET, OWN, VALUE, VALUE_END
 from changefeed.replicate.applier import Applier
-from changefeed.replicate.block import OrderedRecords, RecordRun, packed
+from changefeed.replicate.block import OrderedRecords, RecordRun, pack_order
 from changefeed.replicate.commits import COMMIT_ROWS
-from changefeed.replicate.fill_state import Stage, TableFill
-from changefeed.replicate.filling import Filling, parts_of
-from changefeed.replicate.permitted import check_created_database, check_created_table
-from changefeed.replicate.sealed import SealedStretch
-from changefeed.replicate.source_order import turn_of
+from changefeed.replicate.fill_state import FillStage, TableFill
+from changefeed.replicate.filling import Filling, split_name
+from changefeed.replicate.permitted_ddl import check_created_database, check_created_table
+from changefeed.replicate.sealed_range import SealedRange
+from changefeed.replicate.source_order import order_at
 from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 
-_PATIENCE_SECONDS = 150.0
+_READ_TIMEOUT_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Reads them from the topics of the cluster at ``connection``, with ``read_envelopes``."""
+    """Reads a snapshot's rows of one table from the topics at ``connection``, with ``read_envelopes``."""
 
     connection: KafkaConnection
     read_envelopes: Envelopes
 
     def of(self, record: TableReadRecord) -> Iterator[Envelope]:
-        """The rows of a table that ``record`` says to be published. Raises TopicError where some are not there."""
+        """Yield the rows that the snapshot of ``record`` published. Raises TopicError if rows are missing."""
         count = 0
         partitions = [
             (record.topic, each) for each in range(partition_counts(self.connection, [record.topic])[record.topic])
         ]
-        wanted = f"to fill table {record.table} of a follower"
-        with partition_reader(self.connection, partitions, wanted) as reader:
-            for each in reader.to_end(patience_seconds=_PATIENCE_SECONDS):
+        purpose = f"to fill table {record.table} of a follower"
+        with partition_reader(self.connection, partitions, purpose) as reader:
+            for each in reader.to_end(timeout_seconds=_READ_TIMEOUT_SECONDS):
                 if not _is_read_by(record.snapshot, each):
                     continue
                 for change in self.read_envelopes(each.value or b""):
@@ -72,68 +72,76 @@ def _is_read_by(snapshot: str, record: KafkaRecord) -> bool:
 
 
 @dataclass
-class TableMaker:
-    """Creates the tables of ``filling`` in the follower."""
+class TableCreator:
+    """Creates the tables of ``filling`` on the follower."""
 
     filling: Filling
 
     def drop_begun(self) -> None:
-        """Drop the tables that an earlier run had begun to make and may not have: they are made when their turn comes.
+        """Drop the tables that an earlier run began to create. This run creates them at their positions.
 
-        Raises FollowerError for what the follower refuses.
+        Raises FollowerError if the follower refuses it.
         """
         state = self.filling.state
         for name, fill in self.filling.state.unfilled.items():
-            if fill.stage is Stage.BEGUN:
-                database, table = parts_of(name)
-                self.filling.session.write(f"DROP TABLE IF EXISTS {quoted(database)}.{quoted(table)}")
+            if fill.stage is FillStage.BEGUN:
+                database, table = split_name(name)
+                self.filling.session.write(f"DROP TABLE IF EXISTS {quote_name(database)}.{quote_name(table)}")
                 state = state.without(name)
         self.filling.keep(state)
 
-    def make_databases(self, at: BinlogCoordinates) -> None:
-        """Make the databases that were there when a snapshot of all tables began, if that is ``at``."""
-        if self.filling.all_read is not None and self.filling.awaited_to == at:
+    def create_databases(self, at: BinlogCoordinates) -> None:
+        """Create the databases that existed when the awaited snapshot of all tables began, if it began at ``at``."""
+        if self.filling.all_read is not None and self.filling.awaited_snapshot_at == at:
             for database, create in self.filling.all_read.databases.items():
                 if self.filling.scope.follows(database):
-                    self._make_database(create, database)
+                    self._create_database(create, database)
 
-    def _make_database(self, create: str, database: str) -> None:
+    def _create_database(self, create: str, database: str) -> None:
         check_created_database(create, database, self.filling.scope)
         self.filling.session.write(create.replace("CREATE DATABASE ", "CREATE DATABASE IF NOT EXISTS ", 1))
 
-    def begin_made(self, at: BinlogCoordinates) -> dict[str, TableReadRecord]:
-        """Note which tables are about to be made at ``at``, and return their records: the state has to be stored in
-        the follower before they are made."""
+    def begin_tables(self, at: BinlogCoordinates) -> dict[str, TableReadRecord]:
+        """Add the tables to create at ``at`` to the state, and return their records.
+
+        The caller stores the state in the follower before it creates them.
+        """
         due = self.filling.take_due(at)
-        made: dict[str, TableReadRecord] = {}
-        state = self.filling.state if self.filling.awaited_to != at else replace(self.filling.state, awaits=False)
+        created: dict[str, TableReadRecord] = {}
+        state = (
+            self.filling.state
+            if self.filling.awaited_snapshot_at != at
+            else replace(self.filling.state, awaits_snapshot=False)
+        )
         for name, record in due.items():
             fill = state.tables.get(name)
-            is_there = self.filling.is_there(*parts_of(name))
-            if is_there and fill is not None and fill.stage is Stage.FILLING:
-                taken_over = TableFill(record.snapshot, fill.at, name, Stage.FILLING)
+            has_table = self.filling.has_table(*split_name(name))
+            if has_table and fill is not None and fill.stage is FillStage.FILLING:
+                taken_over = TableFill(record.snapshot, fill.at, name, FillStage.FILLING)
                 state = state.with_table(name, taken_over)
-            elif not is_there:
+            elif not has_table:
                 state = state.without(name)
                 if record.create_table:
                     state = state.with_table(name, TableFill(record.snapshot, record.at, name))
-                    made[name] = record
+                    created[name] = record
         self.filling.keep(state)
-        return made
+        return created
 
-    def make(self, record: TableReadRecord) -> None:
-        """Make a table that is not there. Raises FollowerError for what the follower refuses, and for a record whose
-        statements do anything else."""
-        database, _ = parts_of(record.table)
+    def create(self, record: TableReadRecord) -> None:
+        """Create a missing table.
+
+        Raises FollowerError if the follower refuses it, or if the record has a statement with another effect.
+        """
+        database, _ = split_name(record.table)
         check_created_table(record.create_table, record.table, self.filling.scope)
-        if database not in SYSTEM_DATABASES:  # the server has those
-            self._make_database(record.create_database, database)
-        self.filling.session.write(f"USE {quoted(database)}")
+        if database not in SYSTEM_DATABASES:  # the server has its own databases
+            self._create_database(record.create_database, database)
+        self.filling.session.write(f"USE {quote_name(database)}")
         self.filling.session.write(record.create_table)
 
-    def is_made(self, record: TableReadRecord) -> None:
-        """Note that the table is there; one without a key has all of its rows."""
-        stage = Stage.FILLING if record.keyed else Stage.WHOLE
+    def note_created(self, record: TableReadRecord) -> None:
+        """Add the created table to the state. A table without a key is complete."""
+        stage = FillStage.FILLING if record.keyed else FillStage.COMPLETE
         rows = 0 if record.keyed else record.rows or 0
         self.filling.keep(
             self.filling.state.with_table(
@@ -144,7 +152,7 @@ class TableMaker:
 
 @dataclass
 class Filler:
-    """Passes blocks to ``applier``; ``rows`` reads those of a table without a primary key."""
+    """Passes changes to ``applier``, and writes rows of snapshots. ``rows`` reads rows of tables without a key."""
 
     applier: Applier
     rows: TableRows
@@ -154,45 +162,45 @@ class Filler:
         """The tables that snapshots fill."""
         return self.applier.commits.filling
 
-    def take(self, block: OrderedRecords, stretch: SealedStretch, offsets: Mapping[TopicPartition, int]) -> None:
-        """As `Applier.take`, with the rows of snapshots that are in ``block``."""
-        for piece, read in block.pieces():
+    def take(self, block: OrderedRecords, sealed_range: SealedRange, offsets: Mapping[TopicPartition, int]) -> None:
+        """Apply the records of a block that may also have rows of snapshots; see `Applier.take`."""
+        for part, read in block.parts():
             first = 0
-            while (at := self.filling.next_made) is not None:
-                behind = np.flatnonzero(piece.words[first:, FIRST] >= packed(turn_of(at))[0])
-                if not len(behind):
+            while (at := self.filling.next_creation) is not None:
+                after = np.flatnonzero(part.words[first:, FIRST] >= pack_order(order_at(at))[0])
+                if not len(after):
                     break
-                last = first + int(behind[0])
-                self._take(piece.piece(first, last), read, stretch, offsets)
-                self._make(at)
+                last = first + int(after[0])
+                self._take(part.part(first, last), read, sealed_range, offsets)
+                self._create_tables(at)
                 first = last
-            self._take(piece.piece(first, len(piece)) if first else piece, read, stretch, offsets)
+            self._take(part.part(first, len(part)) if first else part, read, sealed_range, offsets)
 
     def finish(self, watermark: BinlogCoordinates, offsets: Mapping[TopicPartition, int]) -> None:
-        """As `Applier.finish`: tables up to there are made, and those that have all rows are noted."""
-        while (at := self.filling.next_made) is not None and at <= watermark:
-            self._make(at)
-        self.filling.settle(watermark)
+        """Create the tables that are due up to ``watermark``, store which are complete, and call `Applier.finish`."""
+        while (at := self.filling.next_creation) is not None and at <= watermark:
+            self._create_tables(at)
+        self.filling.note_complete_tables(watermark)
         self.applier.finish(watermark, offsets)
 
     def _take(
         self,
         block: OrderedRecords,
         read: RecordRun | None,
-        stretch: SealedStretch,
+        sealed_range: SealedRange,
         offsets: Mapping[TopicPartition, int],
     ) -> None:
         if not len(block):
             return
         if read is None:
-            self.applier.take(block, stretch, offsets)
+            self.applier.take(block, sealed_range, offsets)
             return
         read_envelopes = self.applier.read_envelopes
         change = read_envelopes(block.value(0))[0]
         database, table = change.database, change.table
         if not self.filling.takes(database, table, read):
             return
-        if not self.applier.tables.is_left_out(database, table):
+        if not self.applier.tables.is_excluded(database, table):
             changes = self.applier.tables.changes_of(database, table)
             values = block.words[:, [VALUE, VALUE_END]]
             texts = changes.texts_of(block.data, values) if self.applier.reads_texts else None
@@ -201,42 +209,42 @@ class Filler:
             else:
                 rows = [each for number in range(len(block)) for each in read_envelopes(block.value(number))]
                 changes.overwrite_each([each.after for each in rows if each.after is not None])
-        behind = read.first_offset + int(block.words[-1, OFFSET]) + 1
-        self.filling.is_taken(database, table, read, len(block), behind)
+        next_offset = read.first_offset + int(block.words[-1, OFFSET]) + 1
+        self.filling.note_rows(database, table, read, len(block), next_offset)
         self.applier.count(len(block))
         at_commit = not block.words[0, OWN]
         if at_commit and self.applier.commits.is_full:
             self.applier.commit_here(offsets)
 
-    def _make(self, at: BinlogCoordinates) -> None:
-        """Make the tables whose turn is ``at``, which is between two commits. It may be done again where it is cut."""
+    def _create_tables(self, at: BinlogCoordinates) -> None:
+        """Create the tables that are due at ``at``, which is between two commits. A killed run can be repeated."""
         applier, filling = self.applier, self.filling
         applier.commit(at)
-        applier.commits.batches.settle()
-        maker = TableMaker(filling)
-        maker.make_databases(at)
-        made = maker.begin_made(at)
-        applier.commits.keep_filling()
-        for record in made.values():
-            maker.make(record)
+        applier.commits.batches.wait_for_commits()
+        creator = TableCreator(filling)
+        creator.create_databases(at)
+        created = creator.begin_tables(at)
+        applier.commits.store_filling()
+        for record in created.values():
+            creator.create(record)
             applier.forget_tables()
             if not record.keyed:
                 self._write_all(record)
-            maker.is_made(record)
-            applier.commit(at)  # with all rows of a table without a key
-            applier.commits.batches.settle()
+            creator.note_created(record)
+            applier.commit(at)  # includes all rows of a table without a key
+            applier.commits.batches.wait_for_commits()
         applier.forget_tables()
-        filling.session.settle()
+        filling.session.apply_settings()
 
     def _write_all(self, record: TableReadRecord) -> None:
-        """Have all rows of a table without a key written, with the next commit."""
+        """Write all rows of a table without a key, as part of the next commit."""
         applier = self.applier
         database, _, table = record.table.partition(".")
-        if applier.tables.is_left_out(database, table):
+        if applier.tables.is_excluded(database, table):
             return
         changes = applier.tables.changes_of(database, table)
         for number, change in enumerate(self.rows.of(record)):
             changes.take(change)
-            applier.applied.rows += 1
+            applier.counts.rows += 1
             if number % COMMIT_ROWS == COMMIT_ROWS - 1:
                 changes.write()

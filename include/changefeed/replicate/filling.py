@@ -1,11 +1,15 @@
-"""Tables that a follower lacks, and that a snapshot of the pipeline fills: made where it began, given its rows.
+"""Manages the tables that are missing on a follower, and that a snapshot of the pipeline fills.
 
-A snapshot says before it reads how each table is made at the end of what the pipeline has published then
-(`TableReadRecord`). What a follower without the table is given before that point is passed over: all rows that are left
-of it come with the snapshot. There the table is made, and from there on it is tolerant: what was not read yet comes by
-its change, and the snapshot's rows overwrite. Each of these is exactly as the source was when its turn comes, so that
-the table never has a row that the source has not. When all rows are there it is as strict as others. A table without a
-key is made where its one view stands, as it was there, with all of its rows.
+Before a snapshot reads rows, it announces the CREATE TABLE of each table as of the end of the pipeline's published
+changes (`TableReadRecord`). A follower without the table
+
+1. skips the table's changes before that position, because the snapshot has the rows that remain,
+2. creates the table at that position,
+3. applies changes and the snapshot's rows in commit order. A change of a missing row inserts the row; a row of the
+   snapshot overwrites an existing row. So the table never has a row that the source did not have at that position,
+4. raises an error for a change of a missing row, as for other tables, after the table has all rows.
+
+A table without a key is created with all of its rows, at the position of the view in which the snapshot read it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.block import RecordRun
-from changefeed.replicate.fill_state import FillState, Stage
+from changefeed.replicate.fill_state import FillStage, FillState
 from changefeed.replicate.scope import Scope
 from changefeed.source.mysql.follower_session import FollowerSession
 
@@ -25,12 +29,13 @@ _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND ta
 
 @dataclass
 class Filling:
-    """What becomes of tables that the follower of ``session`` lacks, by ``records`` of them, the latest of each, and by
-    ``all_read``, the latest snapshot of all.
+    """The tables that snapshots fill on the follower of ``session``.
 
-    ``state`` is as the follower has it, with what is done since; it is to be kept where it is `is_changed`. It goes
-    ahead of what is committed: what `to_keep` gives belongs to the commit of what was written until then. ``start`` is
-    where the run begins. No table outside of ``scope`` is made.
+    - ``state``: the follower's stored state with later changes; `take_changed_state` returns it for the next commit.
+    - ``records``: the latest announcement of each table.
+    - ``all_read``: the announcement of the latest snapshot of all tables.
+    - ``start``: the position at which the run begins.
+    - ``scope``: no table outside of it is created.
     """
 
     session: FollowerSession
@@ -46,27 +51,27 @@ class Filling:
         self._due = {name: record for name, record in self.records.items() if self._is_still_due(record)}
 
     def _is_still_due(self, record: TableReadRecord) -> bool:
-        """Whether the point where the table is made is still to come."""
+        """Whether the table of ``record`` must still be created, at or after the run's start."""
         fill = self.state.tables.get(record.table)
-        if not self.scope.follows(parts_of(record.table)[0]):
+        if not self.scope.follows(split_name(record.table)[0]):
             return False
         if BinlogCoordinates.parse(record.at) < self.start:
             return False
-        if fill is None or fill.stage is Stage.BEGUN:
+        if fill is None or fill.stage is FillStage.BEGUN:
             return True
         return (fill.snapshot, fill.announced) != (record.snapshot, record.table)
 
     def is_due(self, name: str) -> bool:
-        """Whether a table, DATABASE.TABLE, is still to be made."""
+        """Whether the table ``name``, DATABASE.TABLE, must still be created."""
         return name in self._due
 
     @property
     def has_due(self) -> bool:
-        """Whether there are tables to be made."""
+        """Whether there are tables to create."""
         return bool(self._due)
 
     def take_due(self, to: BinlogCoordinates) -> dict[str, TableReadRecord]:
-        """The records of the tables that can be made at ``to``, which are not due any more."""
+        """Return the records of the tables that can be created at ``to``, and remove them from the due tables."""
         due = {
             name: record
             for name, record in self._due.items()
@@ -77,89 +82,94 @@ class Filling:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether there is a table to be made or to be filled."""
-        return bool(self._due or self.state.unfilled or self.awaited_to)
+        """Whether there is a table to create or to fill."""
+        return bool(self._due or self.state.unfilled or self.awaited_snapshot_at)
 
     @property
-    def awaited_to(self) -> BinlogCoordinates | None:
-        """Where a snapshot of all tables began, up to which all is awaited that the follower lacks."""
-        if not self.state.awaits or self.all_read is None:
+    def awaited_snapshot_at(self) -> BinlogCoordinates | None:
+        """The position at which the awaited snapshot of all tables began; None if none is awaited or has begun.
+
+        Before this position, changes of missing tables are skipped.
+        """
+        if not self.state.awaits_snapshot or self.all_read is None:
             return None
         at = BinlogCoordinates.parse(self.all_read.at)
         return at if at >= self.start else None
 
     @property
-    def held_at(self) -> BinlogCoordinates | None:
-        """What the follower cannot go beyond before a snapshot has published all rows of a table without a key."""
+    def blocked_at(self) -> BinlogCoordinates | None:
+        """The position at which the follower must wait for a snapshot to publish a table without a key, or None."""
         waited = [
             BinlogCoordinates.parse(record.at)
             for record in self._due.values()
-            if not record.is_complete and not self.is_there(*parts_of(record.table))
+            if not record.is_complete and not self.has_table(*split_name(record.table))
         ]
         return min(waited, default=None)
 
     @property
-    def next_made(self) -> BinlogCoordinates | None:
-        """Where the next tables are made, of those that can be, or where no others are awaited any more."""
-        turns = [BinlogCoordinates.parse(record.at) for record in self._due.values() if record.is_complete]
-        return min((at for at in (*turns, self.awaited_to) if at is not None), default=None)
+    def next_creation(self) -> BinlogCoordinates | None:
+        """The next position at which tables can be created, or at which the awaited snapshot began; None if none."""
+        orders = [BinlogCoordinates.parse(record.at) for record in self._due.values() if record.is_complete]
+        return min((at for at in (*orders, self.awaited_snapshot_at) if at is not None), default=None)
 
     def keep(self, state: FillState) -> None:
-        """Take over what is done since."""
+        """Replace the state."""
         self.is_changed = self.is_changed or state != self.state
         self.state = state
 
-    def to_keep(self) -> FillState | None:
-        """What is to be kept in the follower with the next position; None where nothing changed since the last time."""
+    def take_changed_state(self) -> FillState | None:
+        """The state to store with the next position; None if it did not change since the last call."""
         changed, self.is_changed = self.is_changed, False
         return self.state if changed else None
 
-    def is_there(self, database: str, table: str) -> bool:
+    def has_table(self, database: str, table: str) -> bool:
         """Whether the follower has the table."""
         return bool(self.session.rows(_TABLE, database, table))
 
     # --- rows
 
-    def takes(self, database: str, table: str, stretch: RecordRun) -> bool:
-        """Whether the rows of ``stretch``, as a snapshot read them, are to be written to the table."""
+    def takes(self, database: str, table: str, run: RecordRun) -> bool:
+        """Whether the snapshot's rows of ``run`` must be written to the table."""
         name = f"{database}.{table}"
         fill = self.state.tables.get(name)
-        assert stretch.read is not None
-        if fill is None or fill.stage is not Stage.FILLING or fill.announced != name:
+        assert run.read is not None
+        if fill is None or fill.stage is not FillStage.FILLING or fill.announced != name:
             return False
-        if name in self._due and not self.is_there(database, table):  # somebody dropped it, to have it made again
+        if name in self._due and not self.has_table(database, table):  # it was dropped, and will be created again
             return False
-        return BinlogCoordinates.parse(fill.at) <= stretch.read.base
+        return BinlogCoordinates.parse(fill.at) <= run.read.base
 
-    def is_taken(self, database: str, table: str, stretch: RecordRun, count: int, behind: int) -> None:
-        """Note that ``count`` rows of ``stretch`` are written, up to before the offset ``behind``."""
+    def note_rows(self, database: str, table: str, run: RecordRun, count: int, next_offset: int) -> None:
+        """Add ``count`` written rows of ``run`` to the state. ``next_offset`` is the offset after them."""
         name = f"{database}.{table}"
         fill = self.state.tables[name]
-        assert stretch.read is not None
-        if stretch.read.snapshot == fill.snapshot:
+        assert run.read is not None
+        if run.read.snapshot == fill.snapshot:
             fill = replace(fill, rows=fill.rows + count)
         state = self.state.with_table(name, fill)
-        self.keep(replace(state, reads={**state.reads, stretch.partition: behind}))
+        self.keep(replace(state, reads={**state.reads, run.partition: next_offset}))
 
-    def settle(self, position: BinlogCoordinates) -> None:
-        """Note which tables have all rows at ``position``: those of which the snapshot has published no more than are
-        written, and left none to later windows. One that was lacking may have been made anew by a statement."""
+    def note_complete_tables(self, position: BinlogCoordinates) -> None:
+        """Mark the tables that have all rows at ``position`` as complete (see `TableFill.is_complete_at`).
+
+        Tables that a statement has created meanwhile are no longer missing.
+        """
         state = self.state
         for name, fill in self.state.unfilled.items():
             record = self.records.get(fill.announced)
-            if record and fill.is_whole_by(record, position):
-                state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
-        lacking = frozenset(name for name in state.lacking if not self.is_there(*parts_of(name)))
-        self.keep(replace(state, lacking=lacking))
+            if record and fill.is_complete_at(record, position):
+                state = state.with_table(name, replace(fill, stage=FillStage.COMPLETE))
+        missing = frozenset(name for name in state.missing if not self.has_table(*split_name(name)))
+        self.keep(replace(state, missing=missing))
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The tables that wait for a snapshot, or for its rows."""
+        """The tables that wait for a snapshot or for its rows."""
         unread = {name for name, record in self._due.items() if not record.is_complete}
-        return tuple(sorted(self.state.lacking | unread | set(self.state.unfilled)))
+        return tuple(sorted(self.state.missing | unread | set(self.state.unfilled)))
 
 
-def parts_of(name: str) -> tuple[str, str]:
-    """Database and table of DATABASE.TABLE."""
+def split_name(name: str) -> tuple[str, str]:
+    """The database and the table of DATABASE.TABLE."""
     database, _, table = name.partition(".")
     return database, table

@@ -1,4 +1,4 @@
-"""The tables of a follower, as they are now: which of them get rows, and what is still to be written to each."""
+"""The current tables of a follower: whether they get rows, and their pending changes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ _KIND = "SELECT table_type FROM information_schema.tables WHERE table_schema = %
 
 @dataclass
 class FollowerTables:
-    """Reads each table once until `forget`, over the session of ``commits``.
+    """The tables of a follower. Reads each table's definition once until `forget`, over the session of ``commits``.
 
-    Tables outside of ``scope`` are not written. ``captures`` says whether the pipeline captures a table now.
-    ``logs_cascades`` says whether the source's binlog has what foreign keys do, where no record says it.
+    - ``scope``: tables outside of it are not written.
+    - ``captures``: whether the pipeline captures a table now.
+    - ``logs_cascades``: whether the source's binlog has the rows that foreign keys change, for records that do not say
+      so.
     """
 
     commits: Commits
@@ -49,8 +51,11 @@ class FollowerTables:
     _versioned: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def changes_of(self, database: str, table: str) -> TableChanges:
-        """What is still to be written to a table. Raises FollowerError if it is not there, has triggers, or if its rows
-        cannot be written."""
+        """The pending changes of a table.
+
+        Raises FollowerError if the table is missing, has triggers, or cannot be written safely, and SettingsError if it
+        is in the database of the follower's position.
+        """
         known = self._changes.get((database, table))
         if known is None:
             known = self._changes[database, table] = self._read(database, table)
@@ -59,31 +64,31 @@ class FollowerTables:
     def _read(self, database: str, table: str) -> TableChanges:
         session = self.commits.session
         if database == DATABASE:
-            raise SettingsError(f"the source has a database {DATABASE!r}, where followers keep their position")
+            raise SettingsError(f"the source has a database {DATABASE!r}, in which followers store their position")
         if not self.scope.takes(database, table):
             raise FollowerError(
-                f"a record is about a row of {database}.{table}, which `tables.include` of the pipeline does not take. "
-                "Nothing was written there. If it was taken before, put its pattern back until the follower has come "
-                "further; if not, somebody else may write to the pipeline's topics: look at their ACLs."
+                f"a record has a row of {database}.{table}, which `tables.include` of the pipeline does not match. "
+                "Nothing was written there. If it matched before, put its pattern back until the follower is after "
+                "that record; if not, somebody else may write to the pipeline's topics: look at their ACLs."
             )
         schema = table_schema(session, database, table)
         if schema is None:
             raise FollowerError(
-                f"the follower has no table {database}.{table}, whose rows come behind "
-                f"{self.commits.position.coordinates}: it was made before the pipeline began, or was not among its "
-                "tables then. Copy the source's tables to the follower anew, and give the coordinates of the copy with "
+                f"the follower has no table {database}.{table}, whose rows come after "
+                f"{self.commits.position.coordinates}: it was created before the pipeline began, or was not captured "
+                "then. Copy the source's tables to the follower again, and give the coordinates of the copy with "
                 "--from."
             )
         if triggers := session.rows(_TRIGGERS, database, table):
             raise FollowerError(
-                f"the follower's table {database}.{table} has a trigger {triggers[0][0]!r}: what triggers of the "
-                "source did is in the topics, and would be done twice. Drop it on the follower."
+                f"the follower's table {database}.{table} has a trigger {triggers[0][0]!r}: changes by triggers of the "
+                "source are in the topics, and would be made twice. Drop the trigger on the follower."
             )
         if self._is_versioned(database, table):
             raise FollowerError(
-                f"{database}.{table} is a system-versioned table: the server itself keeps the history of its rows, and "
-                "what the source has cannot be written. Put it into `tables.exclude` of the pipeline: its rows that "
-                "are in the topics already are then left out here, too."
+                f"{database}.{table} is a system-versioned table: the server writes the history of its rows itself, so "
+                "the source's history cannot be written. Put the table into `tables.exclude` of the pipeline: "
+                "followers then also skip its rows that are in the topics already."
             )
         engine = engine_of(session, database, table)
         if not engine.rolls_back:
@@ -98,25 +103,25 @@ class FollowerTables:
             self.commits.batches,
             schema,
             self.style,
-            lasting=engine.name.lower() != "innodb",
+            cannot_roll_back=engine.name.lower() != "innodb",
             compared=GeneratedColumns(schema, self.style, compared, self.scope.server) if compared else None,
-            lacks_rows=self.missing.lacks_rows(schema),
+            is_incomplete=self.missing.is_incomplete(schema),
         )
 
     def cascades_to(self, database: str, table: str) -> Sequence[TableName]:
-        """The tables whose rows change with those of a table, by foreign keys."""
+        """The tables whose rows foreign keys change when rows of the table change."""
         rows = self.commits.session.rows(_CASCADES, database, table)
         return [TableName(str(of_database), str(child)) for of_database, child in rows]
 
-    def takes_along(self, database: str, table: str) -> bool:
-        """Whether rows of other tables, or further ones of its own, change with those of a table."""
+    def has_cascades(self, database: str, table: str) -> bool:
+        """Whether foreign keys may change more rows, of this or other tables, when a row of the table changes."""
         name = database, table
         if name not in self._cascades:
             self._cascades[name] = bool(self.cascades_to(database, table))
         return self._cascades[name]
 
-    def is_left_out(self, database: str, table: str) -> bool:
-        """Whether a table gets no rows: it is system-versioned, and the pipeline captures it no more."""
+    def is_excluded(self, database: str, table: str) -> bool:
+        """Whether a table gets no rows, because it is system-versioned and not captured any more."""
         return not self.captures(database, table) and self._is_versioned(database, table)
 
     def _is_versioned(self, database: str, table: str) -> bool:
@@ -126,8 +131,8 @@ class FollowerTables:
         return self._versioned[name]
 
     def is_skipped(self, database: str, table: str) -> bool:
-        """Whether changes of a table are not applied: it comes with a snapshot later, or is left out."""
-        return self._is_missing(database, table) or self.is_left_out(database, table)
+        """Whether changes of a table are skipped, because a snapshot creates it later or it is excluded."""
+        return self._is_missing(database, table) or self.is_excluded(database, table)
 
     def _is_missing(self, database: str, table: str) -> bool:
         name = database, table
@@ -138,12 +143,12 @@ class FollowerTables:
         return self._missing[name]
 
     def write(self) -> None:
-        """Have the changes of all tables written."""
+        """Write the pending changes of all tables."""
         for changes in self._changes.values():
             changes.write()
 
     def forget(self) -> None:
-        """Read tables again: they may be others from now on. Nothing is left to be written."""
+        """Read all table definitions again from now on, because they may have changed. No change may be pending."""
         self._changes.clear()
         self._missing.clear()
         self._cascades.clear()

@@ -1,9 +1,11 @@
 """Deletes rows of a table without a primary key, many in one statement.
 
-Such a row is told apart by all of its values, and of several that are alike as many go as the source deleted: a DELETE
-with LIMIT does that, and reads the table for each row. Here the server computes a digest of each row instead. A
-temporary table with the columns of the table says what the digests of the rows are that are to go, stored as the
-table's own rows are; then the table is read twice for all of them: to count, and to delete.
+Such a row is identified by all of its values. If several rows are equal, as many are deleted as the source deleted. A
+DELETE with LIMIT can do this, but it reads the table for each row. Instead, the server compares digests of rows:
+
+1. The rows to delete are inserted into a temporary table with the same columns. The server computes their digests.
+2. The server computes the digests of the table's rows, and counts the rows with one of these digests.
+3. One DELETE removes all of them. Rows that the source did not delete are inserted again.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from functools import partial
 
 from changefeed.errors import FollowerError
 from changefeed.formats.reader import JsonImage
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import Column, TableSchema
-from changefeed.replicate.joined_rows import Row, joined
+from changefeed.replicate.merged_rows import Row, join_statements
 from changefeed.replicate.position_table import DATABASE
 from changefeed.replicate.single_rows import check_written, write_sql
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -24,12 +26,13 @@ from changefeed.source.mysql.follower_session import FollowerSession
 _GONE = f"`{DATABASE}`.`gone rows`"
 _NUMBER = "`number of gone row`"
 _AT_ONCE = 10_000
-"""Digests in a statement."""
+"""The maximum number of digests in a statement."""
 _FEW_READS = 50_000
-"""So many rows are read in less time than a temporary table takes."""
+"""The number of rows that a server reads in less time than it creates a temporary table."""
 _TABLE_READS = 3
 _MOST_COPIES = 1_000
-"""Of one row that are written again as the source deleted only others like it; where there are more, it goes alone."""
+"""The maximum number of equal rows to insert again, if the source deleted only some of them. With more, a DELETE with
+LIMIT is used."""
 
 _AS_TEXT = frozenset(
     {
@@ -45,7 +48,7 @@ _FLOATS = frozenset({"float", "double"})
 
 @dataclass(frozen=True)
 class GoneRow:
-    """Of the rows with the literals ``row``, of which ``image`` is one as a message has it, ``count`` are to go."""
+    """A deleted row: ``count`` rows with the literals ``row`` must be deleted. ``image`` is the row in messages."""
 
     row: Row
     image: JsonImage
@@ -56,21 +59,24 @@ Writer = Callable[[str | bytes], int]
 
 
 class KeylessDeletes:
-    """Deletes rows of ``table``, which ``insert`` (the beginning of a statement) inserts. ``condition`` gives the SQL
-    condition that a row is like an image."""
+    """Deletes rows of ``table``, which has no primary key.
+
+    ``insert`` is the beginning of the table's INSERT. ``condition`` returns the SQL condition for the rows that equal
+    an image.
+    """
 
     def __init__(self, table: TableSchema, insert: str, condition: Callable[[JsonImage], str]) -> None:
         self._table, self._insert, self._condition = table, insert.encode(), condition
-        self._name = f"{quoted(table.database)}.{quoted(table.table)}"
+        self._name = f"{quote_name(table.database)}.{quote_name(table.table)}"
         columns = [column for column in table.columns if not column.generated]
-        self._columns = ", ".join(quoted(column.name) for column in columns)
+        self._columns = ", ".join(quote_name(column.name) for column in columns)
         parts = [_digest_part(column) for column in columns]
         self._digest = f"SHA2(CONCAT_WS(',', {', '.join(map(str, parts))}), 256)" if all(parts) else ""
 
     def delete(self, session: FollowerSession, rows: Sequence[GoneRow], *, loose: Collection[str], zoned: bool) -> None:
-        """Delete ``rows`` in the session's transaction; ``loose`` and ``zoned`` as in `write_sql`.
+        """Delete ``rows`` in the session's transaction. For ``loose`` and ``zoned`` see `write_sql`.
 
-        Raises AccountingError where there are fewer than are to go.
+        Raises AccountingError if the table has fewer of these rows.
         """
         session.begin()
         if self._digest and self._is_worth_it(session, rows):
@@ -82,7 +88,7 @@ class KeylessDeletes:
             check_written(self._table, write_sql(session, self._table, sql), gone.count, sql)
 
     def _delete_together(self, session: FollowerSession, rows: Sequence[GoneRow], write: Writer) -> Sequence[GoneRow]:
-        """Delete those of ``rows`` whose digest says all; return the others."""
+        """Delete the ``rows`` that a digest identifies, and return the others."""
         drop = f"DROP TEMPORARY TABLE IF EXISTS {_GONE}"
         session.write(drop)
         try:
@@ -91,7 +97,7 @@ class KeylessDeletes:
                 f"SELECT 0 AS {_NUMBER}, {self._columns} FROM {self._name} LIMIT 0"
             )
             digests = self._digests(session, rows, write)
-        except FollowerError:  # no right to, a server that takes none within a transaction, or a value that it refuses
+        except FollowerError:  # no CREATE TEMPORARY TABLES right, none within a transaction (GTIDs), or a refused value
             return rows
         session.write(drop)
         left = [row for number, row in enumerate(rows) if number not in digests]
@@ -101,7 +107,7 @@ class KeylessDeletes:
         return left
 
     def _is_worth_it(self, session: FollowerSession, rows: Sequence[GoneRow]) -> bool:
-        """Whether the table would be read more often for the rows one by one, by the server's guess."""
+        """Whether deletes one by one read more rows than deletes by digest, according to the server's estimate."""
         if len(rows) <= _TABLE_READS:
             return False
         of_one = self._likely_reads(session, f"DELETE FROM {self._name} WHERE {self._condition(rows[0].image)}")
@@ -113,9 +119,11 @@ class KeylessDeletes:
         return int(session.named_row(f"{explain} {sql}").get("rows") or 0)
 
     def _digests(self, session: FollowerSession, rows: Sequence[GoneRow], write: Writer) -> dict[int, str]:
-        """The digest of each of ``rows``, by its number; not of rows that others have the digest of."""
+        """The digest of each row, by its number in ``rows``. Of rows with equal digests, only the first is included."""
         values = [f"({number},{','.join(gone.row)})".encode() for number, gone in enumerate(rows)]
-        for sql, _ in joined(f"INSERT INTO {_GONE} ({_NUMBER}, {self._columns}) VALUES ".encode(), values, b"", b","):
+        for sql, _ in join_statements(
+            f"INSERT INTO {_GONE} ({_NUMBER}, {self._columns}) VALUES ".encode(), values, b"", b","
+        ):
             write(sql)
         found = session.rows(f"SELECT {_NUMBER}, {self._digest} FROM {_GONE} ORDER BY {_NUMBER}")
         numbers: dict[str, int] = {}
@@ -125,7 +133,7 @@ class KeylessDeletes:
         return {number: digest for digest, number in numbers.items()}
 
     def _delete(self, session: FollowerSession, known: Mapping[str, GoneRow], write: Writer) -> list[GoneRow]:
-        """Delete the rows with these digests; return those of which too few are there, or too many others."""
+        """Delete the rows with these digests. Return the rows with too few or too many copies in the table."""
         counts = session.rows(
             f"SELECT {self._digest}, COUNT(*) FROM {self._name} WHERE {self._among(known)} GROUP BY 1"
         )
@@ -145,7 +153,7 @@ class KeylessDeletes:
                 for digest, gone in chosen.items()
                 for _ in range(there[digest] - gone.count)
             ]
-            for again, _ in joined(self._insert, kept, b"", b","):
+            for again, _ in join_statements(self._insert, kept, b"", b","):
                 write(again)
         return [gone for digest, gone in known.items() if digest not in chosen]
 
@@ -154,8 +162,8 @@ class KeylessDeletes:
 
 
 def _digest_part(column: Column) -> str | None:
-    """The text that is the same where a column stores the same value, and only there; None for a type without one."""
-    name, kind = quoted(column.name), column.data_type
+    """The SQL of a text that is equal if and only if the column's values are equal; None if there is no such text."""
+    name, kind = quote_name(column.name), column.data_type
     if kind in _AS_TEXT:
         text = f"CAST({name} AS CHAR)"
     elif kind in _BYTES:
@@ -166,7 +174,7 @@ def _digest_part(column: Column) -> str | None:
         text = f"SHA2(CAST({name} AS CHAR), 256)"
     elif kind in _BY_NUMBER:
         text = f"CAST({name} AS UNSIGNED)"
-    elif kind in _FLOATS:  # as a double, whose text has all of its digits and the sign of a zero
+    elif kind in _FLOATS:  # the text of a double has all digits, and the sign of zero
         text = f"CAST({name} * 1e0 AS CHAR)"
     else:
         return None

@@ -1,6 +1,6 @@
-"""Column values as SQL: the literal that stores exactly that value, in a session as `follower_session` sets it.
+"""Writes column values as SQL literals that store exactly that value in a session of `follower_session`.
 
-That session speaks utf8mb4, escapes with backslashes, is in UTC and takes zero and partial dates.
+Such a session uses utf8mb4, backslash escapes and UTC, and accepts zero and partial dates.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Any
 import orjson
 
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.formats.typed_values import Value, reader_of, unscaled
-from changefeed.model.identifier import quoted
+from changefeed.formats.typed_values import Value, read_unscaled, reader_of
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import Column
 
 
 def quoted_text(text: str) -> str:
-    """``text`` as a string literal: as JSON has it, which the kernel copies from messages, or where it has a control
-    character that MySQL has no such escape for, with only what has to be escaped."""
+    """``text`` as a string literal.
+
+    It is the JSON string, which the kernel copies from messages. If the text has control characters whose JSON escapes
+    MySQL does not have, it is in single quotes.
+    """
     if _CONTROL.search(text):
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return orjson.dumps(text).decode()
@@ -31,7 +34,7 @@ _CONTROL = re.compile("[\\x00-\\x07\\x0b\\x0c\\x0e-\\x1f\\x7f]")
 
 
 def literal(value: Value) -> str:
-    """The literal of any value."""
+    """The SQL literal of ``value``."""
     match value:
         case None:
             return "NULL"
@@ -48,19 +51,20 @@ def literal(value: Value) -> str:
 
 
 def _double(value: float) -> str:
-    """With an exponent: without one it is an exact decimal to the server, and -0.0 is none of those."""
+    """The literal with an exponent. Without an exponent, the server reads an exact decimal, which cannot be -0.0."""
     text = repr(value)
     return text if "e" in text else text + "e0"
 
 
 JsonLiteral = Callable[[Any], str]
-"""What a message's JSON has of a column, but for null -> its literal."""
+"""Returns the SQL literal of a column's value in a message's JSON, which must not be null."""
 
 
 def literal_of(column: Column, style: Style) -> JsonLiteral:
-    """The literal of `reader_of`'s value, for columns of which it is near to what a message has without that detour.
+    """The function that converts a column's value in messages to its SQL literal.
 
-    It raises as `reader_of`'s functions do.
+    If messages and SQL have similar forms, it converts directly, without `reader_of`. It raises the same errors as the
+    functions of `reader_of`.
     """
     data_type = column.data_type
     numbers = style[Kind.BIGINT_UNSIGNED] is Encoding.NUMBER
@@ -74,34 +78,34 @@ def literal_of(column: Column, style: Style) -> JsonLiteral:
         return _decimal
     if data_type == "decimal" and style[Kind.DECIMAL] is Encoding.PRECISE:
         scale = column.scale or 0
-        return lambda text: _with_point(unscaled(text), scale)
+        return lambda text: _with_point(read_unscaled(text), scale)
     if data_type in ("datetime", "timestamp") and style[_KINDS[data_type]] in (Encoding.ISO, Encoding.SQL):
         return _moment
     read = reader_of(column, style)
     if data_type == "enum" and style[Kind.ENUM] is Encoding.LABEL:
         known = {label: quoted_text(label) for label in column.labels if label}
         return lambda label: known.get(label) or literal(read(label))
-    if data_type == "binary":  # the binlog leaves out zeros at the end, which count in a key
+    if data_type == "binary":  # the binlog leaves out trailing zero bytes, and a key needs them
         length = column.length or 0
-        return lambda value: _padded(read(value), length)
+        return lambda value: _pad(read(value), length)
     return lambda value: literal(read(value))
 
 
-def in_utc(column: Column, style: Style) -> JsonLiteral:
-    """As `literal_of`, of TIMESTAMP the same moment in any time zone: MySQL from 8.0.19 on reads an offset."""
+def literal_in_utc(column: Column, style: Style) -> JsonLiteral:
+    """`literal_of`, but a TIMESTAMP has an offset (MySQL 8.0.19 and later), so it is correct in any time zone."""
     plain = literal_of(column, style)
     if column.data_type != "timestamp":
         return plain
     return lambda value: text if (text := plain(value))[1:].startswith("0000") else f"{text[:-1]}+00:00{text[-1]}"
 
 
-def _padded(value: Value, length: int) -> str:
+def _pad(value: Value, length: int) -> str:
     assert isinstance(value, bytes)
     return literal(value.ljust(length, b"\0"))
 
 
 def _decimal(text: str) -> str:
-    Decimal(text)  # it is no other SQL
+    Decimal(text)  # raises if the text is not a number: it becomes SQL
     return text
 
 
@@ -121,14 +125,14 @@ _CHARACTERS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "l
 _TEXT = _CHARACTERS | {"enum", "set"}
 
 
-def same(column: Column, value: Value) -> str:
-    """The condition that ``column`` holds exactly ``value``: not one that its collation only takes for equal."""
-    name = quoted(column.name)
+def value_condition(column: Column, value: Value) -> str:
+    """The SQL condition that ``column`` has exactly ``value``, not only a value that its collation treats as equal."""
+    name = quote_name(column.name)
     if value is None:
         return f"{name} IS NULL"
     if column.data_type in _TEXT and isinstance(value, str):
         return f"{name} = {quoted_text(value)} AND CAST(CONVERT({name} USING utf8mb4) AS BINARY) = {_bytes(value)}"
-    if column.data_type == "json":  # 1 = 1.0 and 0.0 = -0.0; as text each is what a message has of it
+    if column.data_type == "json":  # as JSON, 1 = 1.0 and 0.0 = -0.0; as text, they differ
         return f"CAST({name} AS BINARY) = CAST(CAST({literal(value)} AS JSON) AS BINARY)"
     if isinstance(value, float) and value == 0:  # 0.0 = -0.0
         sign = "=" if math.copysign(1, value) < 0 else "<>"

@@ -1,4 +1,4 @@
-"""How far a follower has come, kept in itself: the position moves in the transaction of the rows that it speaks of."""
+"""Stores a follower's position in the follower. The position moves in the same transaction as the rows before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from changefeed.source.mysql.catalog import engine_of
 from changefeed.source.mysql.follower_session import FollowerSession
 
 DATABASE = "changefeed"
-"""Where followers keep their positions; the source's own database of that name cannot be followed."""
+"""The database in which followers store their positions. A source's database of this name cannot be followed."""
 
 _TABLE = f"`{DATABASE}`.followed"
 _CREATE = f"""
@@ -34,21 +34,23 @@ CREATE TABLE IF NOT EXISTS {_TABLE} (
 
 
 @dataclass(frozen=True)
-class BegunDefinition:
-    """A definition that was about to run: whether it did is told by the tables, compared with ``before``."""
+class BegunDdl:
+    """A DDL statement that a run began. It took effect if the digest of its tables differs from ``before``."""
 
     record: str
-    """The value of its record."""
+    """The value of the DDL record."""
     before: str
-    """Digest of what the statement's tables were (`definitions.state_of`)."""
+    """The digest of the tables before the statement (`ddl_record.digest_tables`)."""
 
 
 @dataclass(frozen=True)
 class FollowerPosition:
-    """All changes of ``server_uuid`` before ``coordinates`` are applied, and none behind them.
+    """A follower's position: all changes of ``server_uuid`` before ``coordinates`` are applied, and none after them.
 
-    ``offsets`` are where to read on; what lies before them is applied. ``definition`` is one that was begun and of
-    which it is not noted that it was done. ``fill`` says which tables snapshots fill.
+    - ``databases``: the databases that are followed; () for all.
+    - ``offsets``: by partition, the offset before which all records are applied.
+    - ``begun_ddl``: a DDL statement that an earlier run began, and that it may not have finished.
+    - ``fill``: the tables that snapshots fill.
     """
 
     pipeline: str
@@ -56,21 +58,21 @@ class FollowerPosition:
     coordinates: BinlogCoordinates
     databases: tuple[str, ...]
     offsets: Mapping[TopicPartition, int]
-    definition: BegunDefinition | None = None
+    begun_ddl: BegunDdl | None = None
     fill: FillState = field(default_factory=FillState)
 
 
 class PositionTable:
-    """The position of ``pipeline`` in one follower. Raises as `FollowerSession` does."""
+    """Reads and moves the position of ``pipeline`` in one follower. Raises what `FollowerSession` raises."""
 
     def __init__(self, session: FollowerSession, pipeline: str) -> None:
         self._session, self._pipeline = session, pipeline
 
     def load(self) -> FollowerPosition | None:
-        """The position; None before the first run. The table is made where it is missing.
-        Raises FollowerError where its engine cannot roll back.
+        """Read the position; None before the first run. Creates the table if it is missing.
 
-        It is read with a lock: a commit of an earlier run that is still under way comes first.
+        The read takes a lock. So if an earlier run is still committing, it waits for the end of that commit. Raises
+        FollowerError if the table's engine cannot roll back.
         """
         self._session.write(f"CREATE DATABASE IF NOT EXISTS `{DATABASE}`")
         self._session.write(_CREATE)
@@ -78,7 +80,7 @@ class PositionTable:
         if not engine.rolls_back:
             raise FollowerError(
                 f"expected {_TABLE} of the follower in an engine with transactions, found {engine.name}: the position "
-                "would move without the rows that it speaks of. Nothing was applied. ALTER TABLE changefeed.followed "
+                "would move although its rows are rolled back. Nothing was applied. ALTER TABLE changefeed.followed "
                 "ENGINE = InnoDB on the follower, and run again."
             )
         rows = self._session.rows(
@@ -88,19 +90,19 @@ class PositionTable:
         )
         if not rows:
             return None
-        uuid, coordinates, databases, offsets, definition, filling = rows[0]
+        uuid, coordinates, databases, offsets, begun_ddl, filling = rows[0]
         return FollowerPosition(
             self._pipeline,
             str(uuid),
             BinlogCoordinates.parse(str(coordinates)),
             tuple(orjson.loads(databases)),
             {(topic, partition): offset for topic, partition, offset in orjson.loads(offsets)},
-            BegunDefinition(**orjson.loads(definition)) if definition else None,
+            BegunDdl(**orjson.loads(begun_ddl)) if begun_ddl else None,
             FillState.of(filling),
         )
 
     def begin(self, position: FollowerPosition) -> None:
-        """Note the first position."""
+        """Store the first position."""
         values = {
             "pipeline": self._pipeline,
             "server_uuid": position.server_uuid,
@@ -117,34 +119,36 @@ class PositionTable:
         position: FollowerPosition,
         to: BinlogCoordinates,
         offsets: Mapping[TopicPartition, int] | None = None,
-        definition: BegunDefinition | None = None,
+        begun_ddl: BegunDdl | None = None,
         fill: FillState | None = None,
     ) -> FollowerPosition:
-        """Move from ``position``, in the transaction that is open, or in one of its own; return the new position.
+        """Move the position from ``position`` to ``to``, and return the new position.
 
-        Raises CheckpointError where the follower is not at ``position`` any more: another run moved it.
+        The move is part of the open transaction. Without one, it is a transaction of its own.
+
+        Raises CheckpointError if the follower is not at ``position`` any more, because another run moved the position.
         """
-        changes = {"coordinates": str(to), "definition": _text(vars(definition)) if definition else None}
+        changes = {"coordinates": str(to), "definition": _text(vars(begun_ddl)) if begun_ddl else None}
         if offsets is not None:
             changes["offsets"] = _offsets(offsets)
         if fill is not None:
             changes["filling"] = fill.to_text()
         listed = ", ".join(f"{name} = {literal(value)}" for name, value in changes.items())
-        at = literal(_text(vars(position.definition))) if position.definition else None
+        at = literal(_text(vars(position.begun_ddl))) if position.begun_ddl else None
         was = f"definition = {at}" if at else "definition IS NULL"
         written = self._session.write(
             f"UPDATE {_TABLE} SET {listed} WHERE pipeline = {literal(self._pipeline)} "
             f"AND coordinates = {literal(str(position.coordinates))} AND {was}"
         )
-        stays = (str(to), definition, fill or position.fill) == (
-            str(position.coordinates), position.definition, position.fill
+        stays = (str(to), begun_ddl, fill or position.fill) == (
+            str(position.coordinates), position.begun_ddl, position.fill
         )  # fmt: skip
         if not written and not stays:
             raise CheckpointError(
                 f"the follower was at {position.coordinates} when this run read its position, and is not any more: "
-                "another run applies the same changes. Nothing of this one was kept behind that."
+                "another run applies the same changes. The open transaction of this run was rolled back."
             )
-        moved = replace(position, coordinates=to, definition=definition, fill=fill or position.fill)
+        moved = replace(position, coordinates=to, begun_ddl=begun_ddl, fill=fill or position.fill)
         return moved if offsets is None else replace(moved, offsets=dict(offsets))
 
 

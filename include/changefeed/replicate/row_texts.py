@@ -1,4 +1,4 @@
-"""Rows of one table as SQL, made of messages by the kernel: those of which it is sure, and no others."""
+"""Writes rows of one table as SQL with the kernel, for messages with types and forms that the kernel supports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.native.memory import Bytes, Words
 from changefeed.replicate import sql_rows as kernel
@@ -27,26 +27,29 @@ _BIGINTS = {
     Encoding.STRING: kernel.QUOTED_NUMBER,
 }
 _IN_KEYS = (kernel.NUMBER, kernel.NATURAL, kernel.TEXT, kernel.MOMENT)
-"""The kinds that `literal_of` spells as the kernel does, so that a key is the same whoever read it."""
+"""The kinds of key columns. The kernel and `literal_of` write equal literals for them, so keys can be compared."""
 
 
 @dataclass(frozen=True)
 class RowTexts:
-    """What the kernel made of some messages: ``words`` has a row for each, with the columns of
-    `binlog.kernel.sql_rows`, which are where in ``rows`` and ``keys`` its SQL lies."""
+    """The SQL that the kernel wrote for messages.
+
+    ``words`` has a row for each message, with the columns of `sql_rows`. They are the positions of the message's SQL in
+    ``rows`` and ``keys``.
+    """
 
     words: Words
     rows: memoryview
     keys: memoryview
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it made the SQL of all messages."""
+    def is_complete(self) -> bool:
+        """Whether the kernel wrote the SQL of all messages."""
         return bool((self.words[:, kernel.OLD_KEY_END] + self.words[:, kernel.NEW_KEY_END] > 0).all())
 
     @property
     def are_all_new(self) -> bool:
-        """Whether all are rows that were inserted."""
+        """Whether all messages are inserts."""
         old, new = self._sizes()
         return bool((old == 0).all() and (new > 0).all())
 
@@ -59,7 +62,7 @@ class RowTexts:
 
     @property
     def new_keys(self) -> set[bytes]:
-        """The keys of all rows behind their changes."""
+        """The keys of all rows after their changes."""
         ends = self.words[:, kernel.NEW_KEY_END]
         keys = bytes(self.keys[: int(ends.max(initial=0))])
         return {
@@ -67,25 +70,28 @@ class RowTexts:
         }
 
     def statements(self, characters: int) -> Sequence[tuple[memoryview, int]]:
-        """Of rows that are all new: their SQL in pieces of about so many characters, and how many rows each has."""
+        """The SQL of the rows in parts of about ``characters`` bytes, each with its number of rows.
+
+        All messages must be inserts (`are_all_new`).
+        """
         ends = self.words[:, kernel.ROW_END]
-        pieces, begin, first = [], 0, 0
+        parts, begin, first = [], 0, 0
         while first < len(ends):
             last = max(int(np.searchsorted(ends, begin + characters)), first + 1)
             end = int(ends[last - 1])
-            pieces.append((self.rows[begin:end], last - first))
+            parts.append((self.rows[begin:end], last - first))
             begin, first = end + 1, last
-        return pieces
+        return parts
 
     def changes(self) -> Sequence[tuple[bytes, bytes, bytes]]:
-        """Of each message the key before, the key behind the change, and the row then; empty where there is none."""
+        """For each message, the key before the change, the key after it, and the new row; b'' for a missing part."""
         ends = self.words[:, [kernel.ROW_END, kernel.OLD_KEY_END, kernel.NEW_KEY_END]].max(axis=0)
         rows, keys = bytes(self.rows[: ends[0]]), bytes(self.keys[: max(ends[1:])])
         return [(keys[c:d], keys[e:f], rows[a:b]) for a, b, e, f, c, d in self.words.tolist()]
 
 
 class RowTextMaker:
-    """Makes the SQL of messages of ``table``, whose columns are written as ``kinds`` say."""
+    """Writes the SQL of messages of ``table``. ``kinds`` has the form of each column's values in messages."""
 
     def __init__(self, table: TableSchema, kinds: Sequence[int]) -> None:
         columns = table.columns
@@ -108,15 +114,15 @@ class RowTextMaker:
 
     @classmethod
     def of(cls, table: TableSchema, style: Style) -> RowTextMaker | None:
-        """None where the kernel does not know all of the table's types, or it has no primary key."""
+        """The maker for a table; None if the table has no primary key, or types that the kernel does not support."""
         kinds = [_kind(column, style) for column in table.columns]
         keys = [kinds[number] for number in table.primary_key]
         if None in kinds or not keys or any(kind not in _IN_KEYS for kind in keys):
             return None
         return cls(table, [kind for kind in kinds if kind is not None])
 
-    def made_of(self, data: Bytes, values: Words) -> RowTexts:
-        """The SQL of the messages that lie at ``values`` (n x 2: begin and end) in ``data``."""
+    def make_texts(self, data: Bytes, values: Words) -> RowTexts:
+        """The SQL of the messages in ``data``. ``values`` has the begin and the end of each message (n x 2)."""
         count = len(values)
         size = int((values[:, 1] - values[:, 0]).sum())
         out = np.empty(size + count * self._room + kernel.ROOM_OF_VALUE, np.uint8)
@@ -130,19 +136,19 @@ class RowTextMaker:
 
 
 def label_of(column: Column, *, first: bool, single: bool) -> str:
-    """What stands before the column's value in a key: nothing, if it is all of it; else a key is a condition."""
-    return "" if single else f"{'' if first else ' AND '}{quoted(column.name)} = "
+    """The text before the column's value in a key: '' for a key of one column, else the begin of a condition."""
+    return "" if single else f"{'' if first else ' AND '}{quote_name(column.name)} = "
 
 
 def _kind(column: Column, style: Style) -> int | None:
     data_type = column.data_type
-    number = _written(data_type, column, style)
+    number = _plain_kind(data_type, column, style)
     if not column.generated or number is None:
         return number
     return kernel.GENERATED_NUMBER if number in (kernel.NUMBER, kernel.NATURAL, kernel.DOUBLE) else kernel.GENERATED
 
 
-def _written(data_type: str, column: Column, style: Style) -> int | None:
+def _plain_kind(data_type: str, column: Column, style: Style) -> int | None:
     if data_type == "bigint" and column.unsigned:
         return _BIGINTS.get(style[Kind.BIGINT_UNSIGNED])
     if data_type in _INTEGERS:

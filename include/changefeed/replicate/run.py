@@ -1,4 +1,4 @@
-"""A run: a follower is brought from its position to the pipeline's low watermark."""
+"""Runs a replication: applies the pipeline's records from the follower's position to the end of the sealed windows."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from dataclasses import dataclass, replace
 from changefeed.ddl.session import Flavour, Server
 from changefeed.errors import FollowerError, SettingsError
 from changefeed.formats.format import envelope_reader
-from changefeed.kafka.commit_log.log import NOTHING_KNOWN, CommitLogState
+from changefeed.kafka.commit_log.log import EMPTY_STATE, CommitLogState
 from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.topic_name import schema_changes_topic
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.schema_history import load_history
-from changefeed.replicate.applier import Applied, Applier
+from changefeed.replicate.applier import AppliedCounts, Applier
 from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.commits import Commits
-from changefeed.replicate.definition_runner import DefinitionRunner
+from changefeed.replicate.ddl_runner import DdlRunner
 from changefeed.replicate.fill_state import FillState
-from changefeed.replicate.filler import Filler, TableMaker, TableRows
+from changefeed.replicate.filler import Filler, TableCreator, TableRows
 from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
-from changefeed.replicate.refills import PublishedDefinitions, Refills, TablesToFillError, dropped
+from changefeed.replicate.refills import PublishedDdl, Refills, TablesToFillError, drop_tables
 from changefeed.replicate.scope import Scope
-from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
+from changefeed.replicate.sealed_range import empty_range, pipeline_start, read_sealed_range
 from changefeed.replicate.single_rows import UnwritableRowError
 from changefeed.replicate.statements import Statements
 from changefeed.replicate.stream import Partitions, partitions_of, read_ahead, source_blocks
 from changefeed.settings.limits import check_replayable
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import SESSIONS
+from changefeed.settings.pipeline_settings import DEFAULT_SESSIONS
 from changefeed.source.mysql.follower_session import FollowerSession
 
 _MARIADB_UUID = "00000000-0000-0000-0000-"
-"""What the names of MariaDB servers begin with (`source.mysql.source.server_uuid`)."""
+"""The beginning of the UUIDs that identify MariaDB servers (`source.mysql.source.server_uuid`)."""
 _LOGS_CASCADES = (9, 6)
-"""The version from which MySQL's binlog has what foreign keys do."""
+"""The first MySQL version whose binlog has the rows that foreign keys change."""
 
 
 @dataclass(frozen=True)
-class Replicated:
-    """A follower's way in one run: from where to where, the row changes and the definitions that were applied.
+class ReplicationResult:
+    """The result of a run: the positions before and after it, and the numbers of applied changes.
 
-    Where it began is None as long as the pipeline has published nothing: the follower begins with its first window.
+    ``rows`` counts row changes, ``definitions`` DDL statements. Both positions are None if the pipeline has published
+    nothing yet. The command prints the fields as JSON.
     """
 
     start: BinlogCoordinates | None
@@ -55,9 +56,9 @@ class Replicated:
     rows: int = 0
     definitions: int = 0
     statements: int = 0
-    """Changes in statement format."""
+    """The number of changes in statement format that were applied."""
     waiting: tuple[str, ...] = ()
-    """Tables that are not the source's yet, as rows of them are still to come with a snapshot."""
+    """The tables that are not complete yet, because they wait for a snapshot or for its rows."""
 
 
 def replicate(
@@ -65,26 +66,28 @@ def replicate(
     follower: MysqlConnection,
     databases: Sequence[str] = (),
     start: BinlogCoordinates | None = None,
-    sessions: int = SESSIONS,
+    sessions: int = DEFAULT_SESSIONS,
     runs_statements: bool = False,
-) -> Replicated:
-    """Apply to ``follower`` what is sealed behind its position, and move that.
+) -> ReplicationResult:
+    """Apply all sealed changes after the position of ``follower`` to it, move the position, and return the result.
 
-    The first run begins at ``start``, of which the follower has to be a copy; without it at the beginning of the
-    pipeline, before its tables were made. ``databases`` are those that are followed, all where there are none. Rows are
-    written by so many ``sessions``, which commit in the source's order. ``runs_statements`` says that no trigger and no
-    function took part in the source's changes in statement format, so that they are run where they are safe.
+    - ``start``: the position at which the first run begins. The follower must be a copy of the source at this position.
+      Without it, the first run begins at the start of the pipeline, before its tables were created.
+    - ``databases``: the databases to follow; all if it is empty.
+    - ``sessions``: the number of sessions that write rows. They commit in the source's order.
+    - ``runs_statements``: whether to run changes in statement format that are safe. The caller must know that no
+      triggers or functions took part in them.
 
-    It may be killed anywhere: the next run goes on where it was, without a gap and without a repeat. Raises
-    SettingsError where the pipeline or the follower cannot have such a run, and as `Applier`, `SourceRecords`,
-    `sealed_from` and `PositionTable` do.
+    After a kill, the next run continues, and neither skips nor repeats a change. Raises SettingsError if the pipeline
+    or the follower does not support such a run, and what `Applier`, `SourceBlocks`, `read_sealed_range` and
+    `PositionTable` raise.
     """
     pipeline = connections.pipeline
     check_replayable(pipeline)
-    if (follower.host, follower.port) == (connections.mysql.host, connections.mysql.port):
+    if (follower.host, follower.port) in {(host.host, host.port) for host in connections.source_hosts}:
         raise SettingsError(f"the follower is the source of pipeline {pipeline.name!r} itself, at {follower}")
     log = connections.commit_log()
-    state = log.read() if log.exists() else NOTHING_KNOWN
+    state = log.read() if log.exists() else EMPTY_STATE
     with FollowerSession(follower) as session:
         session.lock(f"changefeed.{pipeline.name}"[:64])
         positions = PositionTable(session, pipeline.name)
@@ -92,19 +95,19 @@ def replicate(
         if known is not None:
             _check_same(known, start, databases)
         elif start is None and not state.seals:
-            return Replicated(None, None)
-        position = known or _first(state, pipeline, start, databases)
+            return ReplicationResult(None, None)
+        position = known or _first_position(state, pipeline, start, databases)
         server = _server(session, position.server_uuid)
         if known is None:
             positions.begin(position)
         scope = Scope(server, tuple(pipeline.tables.include), position.databases, tuple(pipeline.tables.exclude))
         logs_cascades = not server.is_mariadb and _version(connections, state, server) >= _LOGS_CASCADES
-        start, applied = position.coordinates, Applied()
+        start, counts = position.coordinates, AppliedCounts()
         emptied: set[tuple[str, str]] = set()
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
         while True:
             partitions = partitions_of(connections, state)
-            # Read behind the partitions' ends: what all rows of snapshots before them are for is known.
+            # Read the commit log after the partitions' ends: then it has the records of all snapshot rows before these.
             filling = _filling(session, position, log.read(), scope)
             commits = Commits(session, BatchSessions(), positions, position, filling)
             tables = FollowerTables(
@@ -115,43 +118,43 @@ def replicate(
                 pipeline.tables.matches,
                 scope,
             )
-            refills = Refills(commits, tables, PublishedDefinitions(connections.kafka, topic, server).since)
-            filler = _filler(connections, refills, applied, runs_statements=runs_statements)
+            refills = Refills(commits, tables, PublishedDdl(connections.kafka, topic, server).since)
+            filler = _filler(connections, refills, counts, runs_statements=runs_statements)
             try:
                 try:
-                    done = _applied(connections, state, partitions, filler, sessions)
+                    done = _apply_sealed_range(connections, state, partitions, filler, sessions)
                 except UnwritableRowError as error:
-                    refills.fill_corrected(error)
+                    refills.fill_corrected_row(error)
                 return replace(done, start=start)
             except TablesToFillError as error:
                 if emptied.issuperset(error.names):
                     raise FollowerError(
-                        f"{', '.join(map(str, error.names))} of the follower would be dropped again, to be filled: "
-                        "nothing more was done. Drop it there by hand, and run again."
+                        f"{', '.join(map(str, error.names))} of the follower would be dropped twice in one run, "
+                        "to be filled by a snapshot: nothing more was done. Drop it there by hand, and run again."
                     ) from error
                 emptied.update(error.names)
-                applied.rows -= min(commits.held, applied.rows)  # they are rolled back
+                counts.rows -= min(commits.uncommitted_rows, counts.rows)  # these are rolled back
                 session.roll_back()
-                session.settle()
-                position = dropped(session, positions, error.names)
+                session.apply_settings()
+                position = drop_tables(session, positions, error.names)
 
 
 def _check_same(position: FollowerPosition, start: BinlogCoordinates | None, databases: Sequence[str]) -> None:
-    """Raises SettingsError if a run is to begin elsewhere than at the follower's position, or has other databases."""
+    """Raises SettingsError if ``start`` is not the follower's position, or ``databases`` are not the first run's."""
     if start is not None and start != position.coordinates:
         raise SettingsError(
-            f"the follower is at {position.coordinates} already, and --from says {start}: leave it out. To begin "
-            "anew, copy the source's tables and delete the pipeline's row in changefeed.followed of the follower."
+            f"the follower is at {position.coordinates} already, and --from says {start}: leave it out. To start "
+            "over, copy the source's tables and delete the pipeline's row in changefeed.followed of the follower."
         )
     if tuple(databases) != position.databases:
         raise SettingsError(
-            f"the follower follows {_listed(position.databases)} since its first run, and this one is to follow "
-            f"{_listed(databases)}: changes of others are passed over by now. Name the same databases."
+            f"the follower follows {_join_names(position.databases)} since its first run, and this run is to follow "
+            f"{_join_names(databases)}: changes of other databases were skipped. Name the same databases."
         )
 
 
 def _filling(session: FollowerSession, position: FollowerPosition, read: CommitLogState, scope: Scope) -> Filling:
-    """The tables that snapshots fill, by the commit log; those that an earlier run began to create are dropped."""
+    """The tables that snapshots fill, according to the commit log. Drops tables that an earlier run began to create."""
     filling = Filling(
         session,
         position.fill,
@@ -160,72 +163,77 @@ def _filling(session: FollowerSession, position: FollowerPosition, read: CommitL
         position.coordinates,
         scope,
     )
-    TableMaker(filling).drop_begun()
+    TableCreator(filling).drop_begun()
     return filling
 
 
-def _filler(connections: PipelineConnections, refills: Refills, applied: Applied, *, runs_statements: bool) -> Filler:
-    """What applies records and counts them; a definition that an earlier run began is done."""
+def _filler(
+    connections: PipelineConnections, refills: Refills, counts: AppliedCounts, *, runs_statements: bool
+) -> Filler:
+    """The filler of a run with its applier. Finishes DDL that an earlier run began."""
     pipeline, tables = connections.pipeline, refills.tables
     commits, server = tables.commits, tables.scope.server
     reader = envelope_reader(pipeline.format.name, connections.routes.format(0))
     assert reader.envelopes is not None
     topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
-    definitions = DefinitionRunner(commits, tables, server, refills)
-    definitions.finish_begun()
+    ddl_runner = DdlRunner(commits, tables, server, refills)
+    ddl_runner.finish_begun_ddl()
     statements = Statements(commits.batches, server, runs_statements, pipeline.tables.matches, refills)
     reads_texts = reader.finder is not None
-    applier = Applier(commits, tables, definitions, reader.envelopes, statements, topic, reads_texts, applied)
+    applier = Applier(commits, tables, ddl_runner, reader.envelopes, statements, topic, reads_texts, counts)
     return Filler(applier, TableRows(connections.kafka, reader.envelopes))
 
 
-def _applied(
+def _apply_sealed_range(
     connections: PipelineConnections, state: CommitLogState, partitions: Partitions, filler: Filler, sessions: int
-) -> Replicated:
+) -> ReplicationResult:
     commits, filling = filler.applier.commits, filler.filling
     start = commits.position.coordinates
-    stretch = sealed_from(state, start, commits.position.server_uuid)
+    sealed_range = read_sealed_range(state, start, commits.position.server_uuid)
     reads = None
     if filling.is_under_way:
-        stretch, reads = stretch or nothing_new(state, start), filling.state.reads
-        if (held_at := filling.held_at) is not None and held_at < stretch.watermark:
-            stretch = replace(stretch, watermark=held_at)
-    if stretch is not None:
+        sealed_range, reads = sealed_range or empty_range(state, start), filling.state.reads
+        if (blocked_at := filling.blocked_at) is not None and blocked_at < sealed_range.watermark:
+            sealed_range = replace(sealed_range, watermark=blocked_at)
+    if sealed_range is not None:
         offsets = commits.position.offsets
         if filling.is_under_way:
-            sessions = 1  # what is there, and what is not, is known in the source's order only
+            sessions = 1  # missing rows are known only if changes are applied one after the other
         with ExitStack() as opened:
             writers = [opened.enter_context(FollowerSession(commits.session.connection)) for _ in range(sessions)]
-            blocks = opened.enter_context(source_blocks(connections, partitions, stretch, offsets, reads))
+            blocks = opened.enter_context(source_blocks(connections, partitions, sealed_range, offsets, reads))
             opened.enter_context(commits.batches.running(writers))
             with read_ahead(blocks) as parts:
                 for part in parts:
-                    filler.take(part.block, stretch, part.offsets)
-            filler.finish(stretch.watermark, blocks.offsets)
-    applied = filler.applier.applied
+                    filler.take(part.block, sealed_range, part.offsets)
+            filler.finish(sealed_range.watermark, blocks.offsets)
+    counts = filler.applier.counts
     end = commits.position.coordinates
-    return Replicated(start, end, applied.rows, applied.definitions, applied.statements, filling.waiting)
+    return ReplicationResult(start, end, counts.rows, counts.ddl_statements, counts.statements, filling.waiting)
 
 
-def _first(
+def _first_position(
     state: CommitLogState, pipeline: Pipeline, start: BinlogCoordinates | None, databases: Sequence[str]
 ) -> FollowerPosition:
-    at = start or first_start(state, pipeline.name)
+    at = start or pipeline_start(state, pipeline.name)
     if not state.seals:
         raise SettingsError(f"pipeline {pipeline.name!r} has published nothing yet: run it before it can be followed")
     uuid = state.seals[max(state.seals)].window.server_uuid
-    fill = FillState(awaits=start is None and pipeline.start == "snapshot")
+    fill = FillState(awaits_snapshot=start is None and pipeline.start == "snapshot")
     return FollowerPosition(pipeline.name, uuid, at, tuple(databases), {}, fill=fill)
 
 
 def _server(session: FollowerSession, source_uuid: str) -> Server:
-    """The follower as whose statements are read. Raises FollowerError where it is none of the source's kind."""
+    """The kind and version of the follower, which determine how statements are parsed.
+
+    Raises FollowerError if the source is of another kind, and SettingsError if the follower is the source.
+    """
     is_mariadb = source_uuid.startswith(_MARIADB_UUID)
     if session.is_mariadb != is_mariadb:
-        wanted, found = ("MariaDB", "MySQL") if is_mariadb else ("MySQL", "MariaDB")
+        expected, found = ("MariaDB", "MySQL") if is_mariadb else ("MySQL", "MariaDB")
         raise FollowerError(
-            f"the source is a server of {wanted}, and the follower one of {found}: neither runs all definitions of the "
-            "other. Take a follower of the source's kind."
+            f"expected a follower of {expected}, as the source is, found {found}: neither runs all DDL of the other. "
+            "Nothing was applied. Take a follower of the source's kind."
         )
     if not is_mariadb and session.row("SELECT @@server_uuid")[0] == source_uuid:
         raise SettingsError(f"the follower is the source itself, server {source_uuid}")
@@ -236,10 +244,10 @@ def _server(session: FollowerSession, source_uuid: str) -> Server:
 
 
 def _version(connections: PipelineConnections, state: CommitLogState, follower: Server) -> tuple[int, int]:
-    """The source's, by its stored schemas; the follower's where there are none."""
+    """The source's version according to its stored schemas; the follower's version if there are none."""
     history = load_history(connections, state)
     return (history.server if history else follower).version[:2]
 
 
-def _listed(databases: Sequence[str]) -> str:
+def _join_names(databases: Sequence[str]) -> str:
     return ", ".join(databases) or "all databases"

@@ -1,4 +1,4 @@
-"""The order of the source's commits, read off the headers of records."""
+"""Reads the source's commit order from the headers of records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from changefeed.records.block import COMMIT_HEADER, GTID_HEADER, ID_HEADER
 from changefeed.records.event_id import EventId
 
 
-class Turn(NamedTuple):
-    """When a record's change comes: turns compare as the source committed.
+class CommitOrder(NamedTuple):
+    """The place of a record's change in the source's commit order; a smaller order was committed earlier.
 
-    ``file`` (its number) and ``position`` are those of the event; of a prepared transaction's rows (XA), those of its
-    XA COMMIT. What follows orders the changes there.
+    ``file`` (a number) and ``position`` are the coordinates of the event, or of the XA COMMIT for rows of a prepared
+    transaction. The other fields order the changes at these coordinates.
     """
 
     file: int
@@ -27,23 +27,26 @@ class Turn(NamedTuple):
     step: int = 0
 
 
-def turn_of(coordinates: BinlogCoordinates) -> Turn:
-    """The turn that all changes before ``coordinates`` come before."""
-    return Turn(coordinates.number, coordinates.position)
+def order_at(coordinates: BinlogCoordinates) -> CommitOrder:
+    """The smallest order of a change at ``coordinates``. The orders of all earlier changes are smaller."""
+    return CommitOrder(coordinates.number, coordinates.position)
 
 
 @dataclass(frozen=True)
 class ChangeId:
-    """The header that each record has: which server's event, and where its change stands."""
+    """A record's event id and GTID, from its headers: the server, the binlog ``file`` and the commit order."""
 
     server_uuid: str
     file: str
-    turn: Turn
+    order: CommitOrder
     gtid: str
 
     @classmethod
     def of(cls, record: KafkaRecord) -> ChangeId | None:
-        """None for a row that a SELECT read, which is in no binlog. Raises BadRecordError for no record of ours."""
+        """The change of a record, from its headers; None for a row of a snapshot.
+
+        Raises BadRecordError if changefeed did not write the record.
+        """
         headers = dict(record.headers)
         try:
             event = EventId.parse(headers[ID_HEADER])
@@ -55,8 +58,8 @@ class ChangeId:
             commit = headers.get(COMMIT_HEADER)
             at = BinlogCoordinates.parse(commit.decode()) if commit else None
             file, first = (at.file, (at.number, at.position)) if at else (event.origin, own)
-            turn = Turn(*first, *own, event.row, event.step)
-            return cls(event.server, file, turn, headers.get(GTID_HEADER, b"").decode())
+            order = CommitOrder(*first, *own, event.row, event.step)
+            return cls(event.server, file, order, headers.get(GTID_HEADER, b"").decode())
         except (KeyError, ValueError) as error:
             raise BadRecordError(
                 f"the record at offset {record.offset} of partition {record.partition} of {record.topic!r} has no "

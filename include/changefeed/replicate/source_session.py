@@ -1,4 +1,4 @@
-"""The session that a statement ran in on the source, set on a follower before it runs there."""
+"""Sets the session variables that a statement had on the source, before it runs on a follower."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Any
 
 from changefeed.ddl.session import SessionContext
 from changefeed.errors import FollowerError
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.replicate.literals import literal
 from changefeed.source.mysql.follower_session import FollowerSession
 
 _DEFAULTS: Mapping[str, Any] = {"character_set_collations": (), "foreign_key_checks": True, "lc_time_names": 0}
-"""What a server leaves out of its events where it is so."""
+"""The values of variables that a server does not write to its events."""
 _NOT_SET = ("character_set_client", "collation_database", "user_variables")
 _MODES_GONE = 0x1003FF00
-"""Bits of MySQL 5.7's sql_mode that 8.0 refuses: NO_AUTO_CREATE_USER, and modes of how definitions are printed."""
+"""The bits of MySQL 5.7's sql_mode that 8.0 refuses: NO_AUTO_CREATE_USER, and modes of SHOW CREATE."""
 _ALWAYS_SET = ("timestamp", "insert_id", "last_insert_id", "rand_seed1", "rand_seed2", "lc_time_names")
-"""What SHOW VARIABLES does not tell, tells of the moment, or tells by name where a record has the number."""
+"""The variables that are always set, because their values cannot be compared with SHOW VARIABLES.
+
+SHOW VARIABLES does not have them, or its value changes, or is a name instead of a number.
+"""
 _NUMBERS = frozenset(
     {
         *("sql_mode", "lc_time_names", "collation_database", "default_collation_for_utf8mb4", "character_set_client"),
@@ -42,9 +45,9 @@ _MARIADB_COLLATIONS = "SELECT id, full_collation_name FROM information_schema.co
 
 
 def check_session(of_source: Mapping[str, Any]) -> None:
-    """Raises ValueError, TypeError or KeyError for a session of a record that `model.statement` does not make.
+    """Raises ValueError, TypeError or KeyError for a session that `model.statement` cannot have written.
 
-    Its names and values become SQL: whoever may write to the topic would choose what the follower sets.
+    Its names and values become SQL. Without this check, a user with write access to the topic could set any variable.
     """
     for name, value in of_source.items():
         if name in _NUMBERS:
@@ -69,11 +72,13 @@ def _is_variable(variable: Mapping[str, Any]) -> bool:
 
 
 def enter(session: FollowerSession, of_source: Mapping[str, Any], database: str, context: SessionContext) -> None:
-    """Set what a record says of the session, where it is otherwise: some variables only an administrator may set.
+    """Set the variables of ``of_source``, a record's session, on ``session``, if they have other values there.
 
-    The text is to be sent in utf8mb4, whatever charset it was written in, and was read in ``context``: quotes and
-    backslashes mean to the follower what they mean there. `FollowerSession.settle` undoes it. Raises FollowerError for
-    what the follower refuses.
+    Equal variables are not set, because this may need an administrator's rights.
+
+    The statement is sent in utf8mb4, whatever its original charset. It was parsed in ``context``, and the follower must
+    read quotes and backslashes in the same way. `FollowerSession.apply_settings` undoes the settings. Raises
+    FollowerError if the follower refuses a setting.
     """
     known = {str(row[0]).lower(): str(row[1]) for row in session.rows("SHOW SESSION VARIABLES")}
     listed = session.rows(_MARIADB_COLLATIONS if session.is_mariadb else _COLLATIONS)
@@ -97,35 +102,35 @@ def enter(session: FollowerSession, of_source: Mapping[str, Any], database: str,
     sets += [_variable(variable, names) for variable in of_source.get("user_variables", ())]
     if sets:
         session.write("SET " + ", ".join(sets))
-    _read_alike(session, context)
+    _match_quoting(session, context)
     if database and session.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", database):
-        session.write(f"USE {quoted(database)}")
+        session.write(f"USE {quote_name(database)}")
 
 
-def _read_alike(session: FollowerSession, context: SessionContext) -> None:
+def _match_quoting(session: FollowerSession, context: SessionContext) -> None:
     (mode,) = session.row("SELECT @@SESSION.sql_mode")
     modes = str(mode).split(",")
-    if "NO_BACKSLASH_ESCAPES" in modes and not context.no_backslash_escapes:  # the server wrote the text itself
+    if "NO_BACKSLASH_ESCAPES" in modes and not context.no_backslash_escapes:  # the server wrote the text, with escapes
         modes.remove("NO_BACKSLASH_ESCAPES")
         session.write(f"SET sql_mode = '{','.join(modes)}'")
     if ("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes) != (context.ansi_quotes, context.no_backslash_escapes):
         raise FollowerError(
-            f"a record's sql_mode is {mode} on the follower, where quotes and backslashes mean something else than it "
-            "says: no source logs it so. Nothing was run. Somebody else may write to the pipeline's topics: look at "
-            "their ACLs."
+            f"sql_mode of a record becomes {mode} on the follower, by which quotes and backslashes are read otherwise "
+            "than by the record: no source logs that. Nothing was run. Somebody else may write to the pipeline's "
+            "topics: look at their ACLs."
         )
 
 
 def _variable(variable: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    """The assignment of a user variable, as a statement record has it."""
+    """The SQL assignment of a user variable of a statement record."""
     match variable["type"]:
         case "null":
             value = "NULL"
         case "string":
             collation = names[variable["collation"]]
-            value = f"_{collation.partition('_')[0]} x'{variable['value']}' COLLATE {quoted(collation)}"
+            value = f"_{collation.partition('_')[0]} x'{variable['value']}' COLLATE {quote_name(collation)}"
         case "real":
             value = f"{variable['value']}{'' if 'e' in variable['value'] else 'e0'}"
         case _:
             value = variable["value"]
-    return f"@{quoted(variable['name'])} = {value}"
+    return f"@{quote_name(variable['name'])} = {value}"

@@ -1,7 +1,7 @@
-"""Makes the SQL of rows of the values in messages, as Debezium's envelope without a schema has them.
+"""Writes the SQL of rows from messages in Debezium's envelope without a schema.
 
-A JSON string is a string literal of MySQL's but for escapes that are rare (\\u and \\f), so text is only copied. What
-is not exactly as expected, any column or escape, is left to who reads messages in Python: it is said so, not guessed.
+A JSON string is also a string literal of MySQL, except for rare escapes (\\u and \\f), so text is only copied. A
+message with an unexpected column, escape or form is not converted; its words are 0, and the caller reads it in Python.
 """
 
 from __future__ import annotations
@@ -10,21 +10,29 @@ from changefeed.native.compiled import entry, inline
 from changefeed.native.memory import Bytes, Words, put8, u8, wrap
 
 NUMBER, NATURAL, DOUBLE, QUOTED_NUMBER, UNSCALED, TEXT, LABEL, MOMENT, BASE64, GENERATED, GENERATED_NUMBER = range(11)
-"""How a column's values stand in messages: digits; those of a number that is not negative; a number of any form; digits
-in quotes; the bytes of a decimal without its point, in base64, with SCALE times its scale added; a string; one that is
-not empty; a date and a time with T between them; bytes in base64; those that the server works out itself."""
+"""The form of a column's values in messages.
+
+- NUMBER: digits; NATURAL: digits of a number that is not negative; DOUBLE: a number of any form.
+- QUOTED_NUMBER: digits in quotes.
+- UNSCALED: a decimal's unscaled bytes in base64. The kind has SCALE times the decimal's scale added.
+- TEXT: a string; LABEL: a string that is not empty; MOMENT: date and time with T between them.
+- BASE64: bytes in base64.
+- GENERATED, GENERATED_NUMBER: generated values, which are not written because the server computes them.
+"""
 SCALE = 16
 
 BEFORE, AFTER, SOURCE, DATABASE, TABLE, FIXED = range(6)
-"""The texts of an envelope, before those of the columns: what stands before either image, behind them, and names the
-table."""
+"""The numbers of the fixed texts of an envelope: before each image, after both, and the database's and table's names.
+
+The texts of the columns have the numbers from FIXED on.
+"""
 
 ROW, ROW_END, NEW_KEY, NEW_KEY_END, OLD_KEY, OLD_KEY_END = range(6)
-"""Words of a message: where the SQL is of the row that is there behind the change, of its key, and of the key before.
-All are 0 for a message that is left to Python; a row or key that is not there ends where it begins."""
+"""The words of a message: begin and end of the row after the change, of its key, and of the key before the change.
+All are 0 for a message that is not converted. A missing row or key ends where it begins."""
 WORDS = 6
 ROOM_OF_VALUE = 64
-"""Bytes that the SQL of a value takes at most besides its text."""
+"""The maximum number of bytes that the SQL of a value needs in addition to its text."""
 
 _QUOTE, _BACKSLASH, _COMMA, _OPEN, _CLOSE, _BRACE, _MINUS = 34, 92, 44, 40, 41, 125, 45
 _N, _T, _Z, _E, _UPPER_E, _DOT, _PLUS, _SPACE = 110, 84, 90, 101, 69, 46, 43, 32
@@ -70,7 +78,7 @@ def _number(data: Bytes, at: int, end: int, kind: int, out: Bytes, to: int) -> t
         at += 1
     if at == begin:
         return _WRONG, to
-    if kind == DOUBLE and exact:  # without an exponent it is an exact decimal to the server
+    if kind == DOUBLE and exact:  # without an exponent, the server reads an exact decimal
         put8(out, to, _E)
         put8(out, to + 1, 48)
         to += 2
@@ -79,7 +87,7 @@ def _number(data: Bytes, at: int, end: int, kind: int, out: Bytes, to: int) -> t
 
 @inline
 def _sextet(byte: int) -> int:
-    """The six bits that a character of base64 stands for, or _WRONG."""
+    """The six bits of a base64 character; _WRONG for another character."""
     if 65 <= byte <= 90:
         return byte - 65
     if 97 <= byte <= 122:
@@ -92,8 +100,8 @@ def _sextet(byte: int) -> int:
 
 
 @inline
-def _unscaled(data: Bytes, at: int, end: int, scale: int, out: Bytes, to: int) -> tuple[int, int]:
-    """A decimal of at most eight bytes, whose opening quote is at ``at``."""
+def _read_unscaled(data: Bytes, at: int, end: int, scale: int, out: Bytes, to: int) -> tuple[int, int]:
+    """Write a decimal of at most eight bytes, whose opening quote is at ``at``. Returns as `_value` does."""
     at += 1
     value = 0
     sextets = 0
@@ -134,7 +142,7 @@ def _unscaled(data: Bytes, at: int, end: int, scale: int, out: Bytes, to: int) -
 
 @inline
 def _string(data: Bytes, at: int, end: int, kind: int, out: Bytes, to: int) -> tuple[int, int]:
-    """A string, whose opening quote is at ``at``."""
+    """Write a string, whose opening quote is at ``at``. Returns as `_value` does."""
     begin = at + 1
     start = to
     put8(out, to, _QUOTE)
@@ -179,7 +187,7 @@ def _string(data: Bytes, at: int, end: int, kind: int, out: Bytes, to: int) -> t
 
 @inline
 def _value(data: Bytes, at: int, end: int, kind: int, out: Bytes, to: int) -> tuple[int, int]:
-    """Write the literal of the value at ``at``; where the value ends, or _WRONG, and where the literal ends."""
+    """Write the literal of the value at ``at``, and return the end of the value, or _WRONG, and the literal's end."""
     if at >= end:
         return _WRONG, to
     if _is_null(data, at, end):
@@ -191,7 +199,7 @@ def _value(data: Bytes, at: int, end: int, kind: int, out: Bytes, to: int) -> tu
     if u8(data, at) != _QUOTE:
         return _WRONG, to
     if kind % SCALE == UNSCALED:
-        return _unscaled(data, at, end, kind // SCALE, out, to)
+        return _read_unscaled(data, at, end, kind // SCALE, out, to)
     if kind == BASE64:
         for byte in (70, 82, 79, 77, 95, 66, 65, 83, 69, 54, 52, 40):  # FROM_BASE64(
             put8(out, to, byte)
@@ -216,7 +224,7 @@ def _image(
     keys: Bytes,
     key_to: int,
 ) -> tuple[int, int, int]:
-    """Write a row and its key; where the image ends, or _WRONG, and where row and key end."""
+    """Write a row and its key, and return the end of the image, or _WRONG, and the ends of the row and the key."""
     put8(out, to, _OPEN)
     to += 1
     first = True
@@ -256,7 +264,11 @@ def _image(
 
 @inline
 def _find(data: Bytes, at: int, end: int, texts: Bytes, begin: int, stop: int, names: int) -> int:
-    """Behind the text, if it is the first that begins with its ``names`` bytes; else _WRONG."""
+    """The position after the text ``texts[begin:stop]`` in ``data``, or _WRONG.
+
+    It is searched by its first ``names`` bytes, the field's name. If the first field with this name has another value,
+    the result is _WRONG.
+    """
     while at < end:
         if u8(data, at) == _COMMA and _is_next(data, at, end, texts, begin, begin + names):
             return at + stop - begin if _is_next(data, at, end, texts, begin, stop) else _WRONG
@@ -280,17 +292,20 @@ def put_rows(
     keys: Bytes,
     words: Words,
 ) -> int:
-    """Write the SQL of messages whose values lie at ``values`` (begin and end of each) in ``data``; how many it made.
+    """Write the SQL of the messages at ``values`` in ``data``, and return the number of converted messages.
 
-    ``texts`` are those of FIXED, the columns' names with what stands before a value, and the labels of keys; they end
-    at ``ends``, and ``names`` says of DATABASE and TABLE how much of them is the name of the field. ``kinds`` are the
-    columns' kinds, ``key_labels`` the text that comes before each in a key, or -1 where it is not in the key. ``out``
-    takes the rows, with commas between them; ``keys`` the keys. Both need room for the values, and ROOM_OF_VALUE more
-    for each column (and its label).
+    - ``values``: the begin and the end of each message.
+    - ``texts``: the FIXED texts, the text before each column's value, and the labels of keys; they end at ``ends``.
+    - ``names``: the length of the field's name in the texts of DATABASE and TABLE.
+    - ``kinds``: the kinds of the columns.
+    - ``key_labels``: by column, the number of the text before its value in a key; -1 for a column outside the key.
+    - ``out``: receives the rows, separated by commas. ``keys`` receives the keys. Both need room for the values, plus
+      ROOM_OF_VALUE for each column (and its label).
+    - ``words``: receives the words of each message.
     """
     to = 0
     key_to = 0
-    made = 0
+    created = 0
     for index in range(values.shape[0] // 2):
         at, end = values[2 * index], values[2 * index + 1]
         row = to
@@ -337,5 +352,5 @@ def put_rows(
         if has_after:
             put8(out, to, _COMMA)
             to += 1
-        made += 1
-    return made
+        created += 1
+    return created

@@ -1,1 +1,1 @@
-"""What a pipeline is set to: its YAML, checked, and the folder that holds it."""
+"""A pipeline's settings: its YAML file, the checks of it, and the folder of these files."""

@@ -1,4 +1,4 @@
-"""A folder of pipelines: its files, and which of them is the pipeline of a name."""
+"""The folder of pipelines: its files, and the file of a pipeline's name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.yaml_file import section_of, settings_text
-from changefeed.settings.yaml_text import LONGEST, NO_YAML, YamlText
+from changefeed.settings.yaml_file import parse_section, settings_text
+from changefeed.settings.yaml_text import MAX_CHARACTERS, YAML_ERRORS, YamlText
 
 
 def pipelines_folder() -> Path:
-    """The folder of pipelines: CHANGEFEED_PIPELINES; or `include/pipelines` of the checkout that the package stands in;
-    or, for an installed package, `include/pipelines` of the Airflow project (AIRFLOW_HOME, by default ~/airflow)."""
+    """The folder of pipelines.
+
+    It is CHANGEFEED_PIPELINES; or `include/pipelines` of the checkout that contains the package; or, for an installed
+    package, `include/pipelines` of the Airflow project (AIRFLOW_HOME, by default ~/airflow).
+    """
     if named := os.environ.get("CHANGEFEED_PIPELINES"):
         return Path(named)
     of_checkout = Path(__file__).parents[2] / "pipelines"
@@ -25,14 +28,14 @@ def pipelines_folder() -> Path:
 
 
 def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
-    """The pipeline of that name; raises SettingsError for one that is wrong or does not exist.
+    """The pipeline ``name``; raises SettingsError if its file is wrong or does not exist.
 
-    Only its own file is validated: another pipeline's mistake does not stop this one.
+    Other files are not validated, so that a mistake there does not stop this pipeline.
     """
     folder = folder or pipelines_folder()
-    paths = files_of(name, folder)
+    paths = find_files(name, folder)
     if not paths:
-        names = sorted({name_of(path) for path in pipeline_files(folder)})
+        names = sorted({read_name(path) for path in pipeline_files(folder)})
         raise SettingsError(
             f"no pipeline {name!r} in {str(folder)!r}, which "
             f"{'has ' + (', '.join(names) or 'none') if folder.is_dir() else 'does not exist'}"
@@ -42,10 +45,10 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
 
 
 def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:
-    """All pipelines by name, and by file the error of each that is wrong.
+    """The valid pipelines by name, and the error of each invalid file.
 
-    Of files with one name the first of `by_precedence` is the pipeline, and the others are wrong: who copies a file
-    does not stop the pipeline that is running.
+    If several files have the same pipeline name, the first in the order of `sort_by_precedence` is the pipeline, and
+    the others are errors: a copy of a file does not stop the pipeline that runs.
     """
     pipelines: dict[str, Pipeline] = {}
     errors: dict[Path, SettingsError] = {}
@@ -56,74 +59,82 @@ def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dic
             read[path] = read_pipeline(path)
         except SettingsError as error:
             errors[path] = error
-        files.setdefault(read[path].name if path in read else name_of(path), []).append(path)
+        files.setdefault(read[path].name if path in read else read_name(path), []).append(path)
     for name, paths in files.items():
-        first, *others = by_precedence(name, paths)
+        first, *others = sort_by_precedence(name, paths)
         if first in read:
             pipelines[name] = read[first]
         for path in others:
-            errors.setdefault(path, SettingsError(_name_in_use(name, path, first)))
+            errors.setdefault(path, SettingsError(_describe_used_name(name, path, first)))
     return pipelines, errors
 
 
-def files_of(name: str, folder: Path) -> list[Path]:
-    """The files of pipeline ``name``: the first is the pipeline, any other one is refused."""
-    return by_precedence(name, [path for path in pipeline_files(folder) if name_of(path) == name])
+def find_files(name: str, folder: Path) -> list[Path]:
+    """The files whose pipeline is ``name``: the first is the pipeline, the others are refused."""
+    return sort_by_precedence(name, [path for path in pipeline_files(folder) if read_name(path) == name])
 
 
-def by_precedence(name: str, paths: list[Path]) -> list[Path]:
-    """The file that is named as its pipeline first, then the older: a copy is neither."""
+def sort_by_precedence(name: str, paths: list[Path]) -> list[Path]:
+    """``paths`` sorted: the file that has the pipeline's name first, then from old to new. So a copy follows its
+    original."""
     if len(paths) < 2:
         return paths
     return sorted(paths, key=lambda path: (path.stem != name, path.stat().st_mtime_ns, path.name))
 
 
 def pipeline_files(folder: Path) -> list[Path]:
-    """The YAML files of a folder of pipelines, by name."""
+    """The YAML files of a folder, sorted by name."""
     return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
 def read_pipeline(path: Path) -> Pipeline:
-    """One file; raises SettingsError with file, line, key and the nearest valid key."""
-    return pipeline_of_text(settings_text(path), path.name)
+    """The pipeline of a file; raises SettingsError with file, line, key and the nearest valid key."""
+    return parse_pipeline(settings_text(path), path.name)
 
 
-def pipeline_of_text(text: str, file: str) -> Pipeline:
-    """A file's text; raises SettingsError as `read_pipeline` does."""
-    return section_of(text, file, Pipeline).of_file(file)
+def parse_pipeline(text: str, file: str) -> Pipeline:
+    """The pipeline of a file's text; raises SettingsError as `read_pipeline` does."""
+    return parse_section(text, file, Pipeline).with_file(file)
 
 
 def pipeline_names(folder: Path | None = None) -> set[str]:
-    """The names of the folder's pipelines, of those that are wrong, too."""
-    return {name_of(path) for path in pipeline_files(folder or pipelines_folder())}
+    """The names of all pipelines of the folder, including pipelines of invalid files."""
+    return {read_name(path) for path in pipeline_files(folder or pipelines_folder())}
 
 
-def name_of(path: Path) -> str:
-    """The name of a file's pipeline, which may be wrong for the rest; the file's own where it says none."""
+def read_name(path: Path) -> str:
+    """The pipeline name in a file; the file's name if it is not YAML or has no pipeline name.
+
+    Other mistakes do not matter.
+    """
     try:
         values = YamlText.of(settings_text(path)).values
-    except (SettingsError, *NO_YAML):
+    except (SettingsError, *YAML_ERRORS):
         return path.stem
     return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
 
 
-def may_be_named(name: str, path: Path) -> bool:
-    """Whether a file may be that of pipeline ``name``, also one that is no YAML at present, and has the word in it."""
-    if name in (path.stem, name_of(path)):
+def may_have_name(name: str, path: Path) -> bool:
+    """Whether a file may be the file of pipeline ``name``.
+
+    It may be if the file or the pipeline in it has this name, if it cannot be read, or if it is invalid YAML that is
+    too long or contains the name as a word.
+    """
+    if name in (path.stem, read_name(path)):
         return True
     try:
         text = settings_text(path)
         YamlText.of(text)
     except SettingsError:
         return True
-    except NO_YAML:
-        return len(text) > LONGEST or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+    except YAML_ERRORS:
+        return len(text) > MAX_CHARACTERS or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
     return False
 
 
-def _name_in_use(name: str, path: Path, first: Path) -> str:
+def _describe_used_name(name: str, path: Path, first: Path) -> str:
     return (
-        f"{path.name}: its name is {name!r}, which is the pipeline of {first.name}; that one goes on, and this file is "
-        "left out. A name is the key of a checkpoint, so each pipeline needs its own: give this file another name, or "
-        "remove it."
+        f"{path.name}: its pipeline name {name!r} is already that of {first.name}, which continues; this file is "
+        "ignored. A name is the key of a checkpoint, so each pipeline needs its own: change `name` in this file, or "
+        "remove the file."
     )

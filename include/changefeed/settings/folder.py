@@ -1,4 +1,4 @@
-"""Creating, changing and deleting pipelines while Airflow runs: validated text, written atomically."""
+"""Creates, changes and deletes pipelines while Airflow runs: text is validated, and written atomically."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changefeed.errors import SettingsError
-from changefeed.settings.file import files_of, load_pipelines, may_be_named, pipeline_files, pipeline_of_text
+from changefeed.settings.file import find_files, load_pipelines, may_have_name, parse_pipeline, pipeline_files
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.yaml_file import settings_text
 
-MOST_FILES, MOST_BYTES = 1000, 8 << 20
-"""Of a folder that is written to from here: a second of CPU a megabyte, whenever Airflow parses its DAG files."""
+MAX_FILES, MAX_BYTES = 1000, 8 << 20
+"""Limits of a folder that is written over REST. When Airflow parses DAG files, each megabyte takes a second of
+CPU."""
 
 Rules = Callable[[Pipeline, Pipeline | None, Mapping[str, Pipeline]], None]
-"""Raises SettingsError for a pipeline that may not be written: it is given that one, the one that it replaces, and all
-others by name."""
+"""A function that raises SettingsError if a pipeline may not be written. Its arguments are this pipeline, the pipeline
+that it replaces, and all other pipelines by name."""
 
 
 class PipelineChangedError(SettingsError):
-    """The file is not the one that the change was made from."""
+    """The file changed since the caller read it."""
 
 
 class NoSuchPipelineError(SettingsError):
-    """There is no file of that pipeline."""
+    """The pipeline has no file."""
 
 
 @dataclass(frozen=True)
 class PipelineText:
-    """A pipeline's file: its text, and the tag that changes whenever the text does."""
+    """The text of a pipeline's file, with a tag that changes with the text."""
 
     name: str
     text: str
@@ -47,59 +48,59 @@ class PipelineText:
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     def pipeline(self) -> Pipeline:
-        """What the text says; raises SettingsError with its mistakes."""
-        return pipeline_of_text(self.text, self.file)
+        """The pipeline; raises SettingsError with the mistakes in the text."""
+        return parse_pipeline(self.text, self.file)
 
 
 @dataclass(frozen=True)
 class PipelineFolder:
-    """The folder of pipelines. Changes are made one at a time, also by several processes.
+    """The folder of pipelines. A lock file serializes the changes of all processes.
 
-    Each names the rules of where it comes from. A file that cannot be read as a pipeline is not changed here, and one
-    that is a link is changed where it comes from.
+    A file that is not a valid pipeline, or is a symbolic link, is not changed.
     """
 
     path: Path
 
     def text(self, name: str) -> PipelineText:
-        """The pipeline's file as it is; raises NoSuchPipelineError."""
+        """The pipeline's file; raises NoSuchPipelineError."""
         return self._text(name, self._file_of(name))
 
     def create(self, text: str, rules: Rules) -> PipelineText:
         """Write a new file, named as its pipeline.
 
-        Raises PipelineChangedError for a name in use, SettingsError for text that is wrong or that ``rules`` refuse.
+        Raises PipelineChangedError if the name is in use, and SettingsError if the text is wrong or ``rules`` refuse
+        it.
         """
-        with self._alone():
-            made = PipelineText("", text, "pipeline.yaml").pipeline()
+        with self._lock():
+            created = PipelineText("", text, "pipeline.yaml").pipeline()
             for path in pipeline_files(self.path):
-                if may_be_named(made.name, path):
+                if may_have_name(created.name, path):
                     raise PipelineChangedError(
-                        f"{path.name} is pipeline {made.name!r} already, or may be, as it cannot be read: change that "
-                        "one, or use a new name"
+                        f"{path.name} already has pipeline {created.name!r}, or may have it, as it cannot be read. "
+                        "Change that file, or use another name"
                     )
-            self._check_room(text, None)
-            rules(made, None, load_pipelines(self.path)[0])
-            path = self.path / f"{made.name}.yaml"
+            self._check_size(text, None)
+            rules(created, None, load_pipelines(self.path)[0])
+            path = self.path / f"{created.name}.yaml"
             self._write(path, text)
-        return PipelineText(made.name, text, path.name)
+        return PipelineText(created.name, text, path.name)
 
     def change(self, name: str, text: str, tag: str, rules: Rules) -> PipelineText:
-        """Replace the file if it still is the one with ``tag``.
+        """Replace the file if it still has the tag ``tag``.
 
-        Raises PipelineChangedError when it is another one by now, SettingsError for text that is wrong, that ``rules``
-        refuse, or that renames the pipeline, whose name is the key of its checkpoint.
+        Raises PipelineChangedError if the file changed, and SettingsError if the text is wrong, is refused by
+        ``rules``, or renames the pipeline, whose name is the key of its checkpoint.
         """
-        with self._alone():
-            path, old = self._unchanged(name, tag)
+        with self._lock():
+            path, old = self._find_unchanged(name, tag)
             new = PipelineText(name, text, path.name).pipeline()
             if new.name != name:
                 raise SettingsError(
-                    f"{path.name}: the name may not change from {name!r} to {new.name!r}: it is the key of the "
-                    "checkpoint. Change it in the folder of pipelines, and run `changefeed rename "
-                    f"{name} {new.name}` there, which moves that; or create another pipeline, and delete this one."
+                    f"{path.name}: the name may not change from {name!r} to {new.name!r}, because it is the key of the "
+                    f"checkpoint. Change it in the folder of pipelines and run `changefeed rename {name} {new.name}` "
+                    "there, which moves the checkpoint; or create another pipeline and delete this one."
                 )
-            self._check_room(text, path)
+            self._check_size(text, path)
             others = load_pipelines(self.path)[0]
             others.pop(name, None)
             rules(new, old, others)
@@ -107,31 +108,32 @@ class PipelineFolder:
         return PipelineText(name, text, path.name)
 
     def delete(self, name: str, tag: str) -> None:
-        """Remove the file if it still is the one with ``tag``. Checkpoint, commit log and topics stay."""
-        with self._alone():
-            self._unchanged(name, tag)[0].unlink()
+        """Remove the file if it still has the tag ``tag``. Checkpoint, commit log and topics stay."""
+        with self._lock():
+            self._find_unchanged(name, tag)[0].unlink()
 
-    def _unchanged(self, name: str, tag: str) -> tuple[Path, Pipeline]:
+    def _find_unchanged(self, name: str, tag: str) -> tuple[Path, Pipeline]:
         path = self._file_of(name)
         current = self._text(name, path)
         if current.tag != tag:
             raise PipelineChangedError(
-                f"pipeline {name!r} was changed by somebody else since it was read (its tag is {current.tag}): read it "
-                "again, and make the change anew"
+                f"pipeline {name!r} was changed by somebody else since it was read (its tag is {current.tag}). Read it "
+                "again, and repeat the change"
             )
         if path.is_symlink():
-            raise SettingsError(f"{path.name} is a link to {str(path.readlink())!r}: change it where it comes from")
+            raise SettingsError(f"{path.name} is a link to {str(path.readlink())!r}: change that file")
         return path, current.pipeline()
 
-    def _check_room(self, text: str, replaced: Path | None) -> None:
-        """Raise SettingsError for one file, or one byte, too many: Airflow reads all of them in one time limit."""
+    def _check_size(self, text: str, replaced: Path | None) -> None:
+        """Raise SettingsError if the folder would have too many files or bytes: Airflow parses all of them within one
+        time limit."""
         sizes = [path.stat().st_size for path in pipeline_files(self.path) if path != replaced]
-        if len(sizes) >= MOST_FILES or sum(sizes) + len(text.encode()) > MOST_BYTES:
+        if len(sizes) >= MAX_FILES or sum(sizes) + len(text.encode()) > MAX_BYTES:
             raise SettingsError(
-                f"the folder of pipelines, {self.path.name!r}, has {len(sizes)} other files with {sum(sizes):,} bytes: "
-                f"with this one there would be more than {MOST_FILES} files or {MOST_BYTES:,} bytes, which Airflow's "
-                "DAG processor may not read in time. Delete pipelines that are not needed; who writes to the folder "
-                "itself has no such bound."
+                f"the folder of pipelines, {self.path.name!r}, has {len(sizes)} other files with {sum(sizes):,} bytes. "
+                f"With this file it would have more than {MAX_FILES} files or {MAX_BYTES:,} bytes, which Airflow's DAG "
+                "processor may not read in time. Delete pipelines that are not needed, or write to the folder itself, "
+                "which has no such limit."
             )
 
     def _write(self, path: Path, text: str) -> None:
@@ -140,19 +142,22 @@ class PipelineFolder:
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
                 file.flush()
-                self._admit(file.fileno(), path)
+                self._set_permissions(file.fileno(), path)
                 os.fsync(file.fileno())
             Path(partial).replace(path)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise
 
-    def _admit(self, file: int, path: Path) -> None:
-        """Let those read a new file who may look into the folder by its group, such as Airflow's other processes, and
-        nobody else: it may hold salts. A file that is replaced keeps its group, and stays closed where it was."""
+    def _set_permissions(self, file: int, path: Path) -> None:
+        """Set group and mode of a new file.
+
+        The file may hold salts, so only its owner may read it, and its group if the folder's group may enter the folder
+        (for Airflow's other processes). A replacement keeps the group of the old file, and adds no readers.
+        """
         folder, before = self.path.stat(), path.stat() if path.exists() else None
         mode = 0o640 if folder.st_mode & stat.S_IXGRP else 0o600
-        with suppress(PermissionError):  # a group that this process does not belong to
+        with suppress(PermissionError):  # this process is not a member of the group
             os.fchown(file, -1, (before or folder).st_gid)
         os.fchmod(file, mode & (before.st_mode | 0o600) if before else mode)
 
@@ -160,12 +165,12 @@ class PipelineFolder:
         return PipelineText(name, settings_text(path), path.name)
 
     def _file_of(self, name: str) -> Path:
-        for path in files_of(name, self.path):
+        for path in find_files(name, self.path):
             return path
         raise NoSuchPipelineError(f"there is no pipeline {name!r} in {self.path.name!r}")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         try:
             lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
@@ -175,6 +180,6 @@ class PipelineFolder:
                 os.close(lock)
         except OSError as error:
             raise SettingsError(
-                f"the folder of pipelines, {self.path.name!r}, cannot be written here: {error.strerror}. Nothing was "
-                "changed. Let the API server's user write there, or change the files where they come from."
+                f"the folder of pipelines, {self.path.name!r}, cannot be written: {error.strerror}. Nothing was "
+                "changed. Allow the API server's user to write there, or change the files at their source."
             ) from error

@@ -1,4 +1,4 @@
-"""`format` of a pipeline's YAML: a wire format's name, and its own options."""
+"""`format` of a pipeline's YAML: the name of a wire format, and its options."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pydantic import ConfigDict, PrivateAttr, field_validator, model_serializer,
 from changefeed.errors import OptionError, SettingsError
 from changefeed.formats.format import FormatSettings, RowRules, row_rules_of
 from changefeed.formats.registry import WITH_SCHEMA_REGISTRY, check_name, format_of
-from changefeed.settings.section import MistakeInsideError, Section, check_connection_id
+from changefeed.settings.section import NestedSettingError, Section, check_connection_id
 
 
 class FormatChoice(Section):
-    """A name alone, or a mapping of `name` and the options that this format knows; the format checks them itself."""
+    """A format: its name alone, or a mapping of `name` and options, which the format checks."""
 
     model_config = ConfigDict(extra="allow")
 
     name: str
-    """A name that `formats.registry` knows."""
+    """Name of the format, as `formats.registry` has it."""
     _row_rules: RowRules = PrivateAttr(default=RowRules())
 
     @property
     def row_rules(self) -> RowRules:
-        """What the options say of rows."""
+        """The options of the format that select rows and keys."""
         return self._row_rules
 
     @property
@@ -34,13 +34,18 @@ class FormatChoice(Section):
 
     @property
     def registry(self) -> str | None:
-        """Connection id of the schema registry; None for a format that has none."""
+        """Connection id of the schema registry; None for a format without a registry."""
         registry = self.options.get("registry")
         return str(registry) if registry and self.name in WITH_SCHEMA_REGISTRY else None
 
-    def check_registry(self, beside: Sequence[str]) -> None:
-        """Raises ValueError where the format has its schemas in a registry, and none is named, or a setting stands
-        ``beside`` it that such a format does not go with."""
+    @property
+    def registers_incompatible(self) -> bool:
+        """Whether a schema is registered although it violates the compatibility rule of its subject."""
+        return self.registry is not None and self.options.get("on_incompatible") == "register"
+
+    def check_registry(self, other_settings: Sequence[str]) -> None:
+        """Raises ValueError if the format requires a schema registry that is not set, or cannot be combined with one of
+        ``other_settings``."""
         if self.name not in WITH_SCHEMA_REGISTRY:
             return
         if self.registry is None:
@@ -49,36 +54,36 @@ class FormatChoice(Section):
                 f"`format: {{name: {self.name}, registry: schema_registry}}`"
             )
         check_connection_id(self.registry)
-        for setting in beside:
-            raise ValueError(f"format {self.name!r} does not go with `{setting}`: leave that out")
+        for setting in other_settings:
+            raise ValueError(f"format {self.name!r} does not support `{setting}`: remove that setting")
 
     @model_validator(mode="before")
     @classmethod
-    def _of_name(cls, given: Any) -> Any:
+    def _expand_name(cls, given: Any) -> Any:
         if isinstance(given, str):
             _check_name(given)
             return {"name": given}
         if not isinstance(given, dict | FormatChoice):
-            raise ValueError("wanted the name of a format, or a mapping with `name` and options of that format")
+            raise ValueError("expected the name of a format, or a mapping with `name` and options of that format")
         return given
 
     @field_validator("name")
     @classmethod
-    def _is_registered(cls, name: str) -> str:
+    def _check_registered(cls, name: str) -> str:
         _check_name(name)
         return name
 
     @model_validator(mode="after")
-    def _takes_its_options(self) -> FormatChoice:
+    def _check_options(self) -> FormatChoice:
         try:
             self._row_rules = row_rules_of(format_of(self.name, FormatSettings("", 0, options=self.options)))
         except OptionError as error:
-            raise MistakeInsideError(str(error), *error.path) from None
+            raise NestedSettingError(str(error), *error.path) from None
         return self
 
     @model_serializer
-    def _as_written(self) -> str | dict[str, object]:
-        """The name alone where there are no options."""
+    def _serialize(self) -> str | dict[str, object]:
+        """As in YAML: the name alone if there are no options."""
         return {"name": self.name, **self.options} if self.options else self.name
 
 

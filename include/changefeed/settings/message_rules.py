@@ -1,4 +1,4 @@
-"""The settings that shape a window's messages, so that a window is not finished by other rules than it began with."""
+"""Digests of the settings that shape messages. A window is finished under the same settings under which it began."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.formats.by_table import all_formats
 from changefeed.formats.style import Kind, Style
-from changefeed.kafka.commit_log.records import ReliedRecord
+from changefeed.kafka.commit_log.records import DependencyRecord
 from changefeed.model.connection import ConnectionLookup
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import Window
@@ -18,7 +18,7 @@ from changefeed.settings.column_settings import SecretSettings
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
 
-_SHAPE_NO_MESSAGE = {
+_NOT_IN_MESSAGES = {
     "name",
     "source",
     "kafka",
@@ -38,25 +38,29 @@ _SHAPE_NO_MESSAGE = {
     "spark",
     "followers",
 }
-"""All other settings count, those that are added some day too."""
+"""Settings that do not shape messages. All other settings do, including settings that are added later."""
 
+
+_UNKNOWN_SCHEMA_RULE = "unknown_definition"
+"""Name of the rule of the setting `unknown_schema` in existing commit logs."""
 
 _HIDDEN = "**********"
-"""What stands for a secret in the digests."""
+"""Placeholder of a secret in the digests."""
 
 
 def message_rules(pipeline: Pipeline) -> dict[str, str]:
-    """A digest of each setting that decides which messages a window becomes and where they go.
+    """A digest of each setting that decides a window's messages and their topics, by the rule's name.
 
-    Secrets are left out, and where they stand: a weak salt could be guessed by its digest, so `secrets_rule` is by
-    itself. So are the numbers of partitions: Kafka says them, and progress keeps them.
+    Secrets and where they are stored are not included, because a weak salt could be guessed from its digest: see
+    `secrets_rule`. Numbers of partitions are not included either: Kafka and the progress records have them.
     """
-    values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
+    values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_NOT_IN_MESSAGES)
+    values["tables"] = pipeline.tables.model_dump()  # with the field `within` of a backfill's tables
     routes = compile_routes(pipeline)
     usual, *own = [format.style for format in all_formats(routes.format(0))]
-    values["style"] = _written_out(usual)  # a format's own too, under `values` or not
+    values["style"] = _style_values(usual)  # includes the format's own style
     if own:
-        values["styles"] = [_written_out(style) for style in own]
+        values["styles"] = [_style_values(style) for style in own]
     values["topics"] = pipeline.topics.rules
     values["transforms"] = [
         [transform.tables, transform.function, transform.arguments, sorted(transform.secrets), transform.source.digest]
@@ -67,30 +71,31 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
             if mask[key] is not None:
                 mask[key] = _HIDDEN
             elif key != "sha256":
-                del mask[key]  # a mask that has none
+                del mask[key]  # windows that began before these kinds of masks existed have rules without them
     values["rows"] = list(values["rows"].items())
-    if isinstance(pipeline.unknown_definition, dict):
-        values["unknown_definition"] = list(pipeline.unknown_definition.items())
-    values["keys"] = list(values["keys"].items())  # of which the first that takes a table counts
-    keyless = list(dict.fromkeys(map(routes.keyless_of, routes.formats)))
+    unknown = values.pop("unknown_schema")
+    values[_UNKNOWN_SCHEMA_RULE] = list(unknown.items()) if isinstance(unknown, dict) else unknown
+    values["keys"] = list(values["keys"].items())  # their order counts
+    keyless = list(dict.fromkeys(map(routes.find_keyless, routes.formats)))
     values["keyless"] = keyless if len(keyless) > 1 else keyless[0]
     return {name: _digest(value) for name, value in values.items()}
 
 
 SECRETS = "secrets"
-"""The rule that `secrets_rule` makes."""
+"""Name of the rule that `secrets_rule` returns."""
 
 
 def secrets_rule(pipeline: Pipeline, lookup: ConnectionLookup) -> dict[str, str]:
-    """A rule that changes with the texts of the pipeline's secrets, those of masks and of transforms; {} without any.
+    """A rule that changes with the secrets of masks and transforms; {} without secrets.
 
-    It is one byte of a slow hash over all of them: of 256 changes it shows 255. Whoever reads the commit log may be one
-    who must not know the secrets, and secrets may be few: of a longer digest, under whatever key is stored beside it,
-    each guess could be tried. A byte leaves one of 256 guesses standing, however long somebody computes, and it is the
-    same byte for each window, and under each name that the pipeline has, so that many do not tell more. A change that
-    it does not show is still compared: what a window gave topic-partitions with what is decoded now.
+    The rule is one byte of a slow hash over all secrets. It detects 255 of 256 changes. The others are detected when
+    the decoded messages are compared with the progress.
 
-    Raises SettingsError for a secret that its connection or environment variable does not have.
+    A reader of the commit log could use a longer digest to find the secrets by guessing. One byte excludes only 255 of
+    256 guesses. It is the same in all windows and under all names of the pipeline, so several windows give no more
+    information than one.
+
+    Raises SettingsError if a connection or an environment variable does not have its secret.
     """
     secrets = [(of, name, where.read(lookup)) for of, name, where in _secrets(pipeline)]
     if not secrets:
@@ -100,7 +105,7 @@ def secrets_rule(pipeline: Pipeline, lookup: ConnectionLookup) -> dict[str, str]
 
 
 def _secrets(pipeline: Pipeline) -> Iterator[tuple[str, str, SecretSettings]]:
-    """What each secret is for, and where it stands."""
+    """The owner, the name and the place of each secret."""
     for pattern, mask in pipeline.columns.mask.items():
         if mask.secret is not None:
             key, where = mask.secret
@@ -111,69 +116,84 @@ def _secrets(pipeline: Pipeline) -> Iterator[tuple[str, str, SecretSettings]]:
 
 
 def rules_digest(rules: Mapping[str, str]) -> str:
-    """One digest of all rules but that of secrets, which a snapshot does not have."""
+    """One digest of all rules except the rule of secrets, which a snapshot does not have."""
     return _digest({name: rule for name, rule in rules.items() if name != SECRETS})
 
 
-def check_relied_on(window: Window, relied: ReliedRecord, pipeline: Pipeline, fault: str = "") -> None:
-    """A snapshot left rows out because ``window`` publishes them.
+def check_snapshot_dependency(
+    window: Window, dependency: DependencyRecord, pipeline: Pipeline, fault: str = ""
+) -> None:
+    """Check that ``window`` publishes the rows that a snapshot left out because windows publish them.
 
-    Raises SettingsError where it would not, or otherwise; BinlogGoneError where it is of another server, after a
-    failover, which lacks what changed them; its binlog may show that by a ``fault``, where its GTIDs do not.
+    Raises SettingsError if the settings changed since the snapshot. Raises BinlogGoneError if the window reads another
+    server after a failover, and that server does not have the transactions that changed these rows. This is known from
+    the GTIDs, or by the caller, who passes ``fault``.
     """
     now = message_rules(pipeline)
-    before = relied.rules
-    changed = _shown(name for name in now if name != "tables" and name in before and before[name] != now[name])
+    before = dependency.rules
+    changed = _list_setting_names(
+        name for name in now if name != "tables" and name in before and before[name] != now[name]
+    )
     changed += [
         f"tables ({table} is left out now)"
-        for table in relied.tables
+        for table in dependency.tables
         if not pipeline.tables.matches(*table.split(".", 1))
     ]
     if changed:
         raise SettingsError(
             f"window {window.number} of pipeline {window.pipeline!r} begins at {window.start}, and snapshot "
-            f"{relied.snapshot!r} left out rows whose keys changed before {relied.until}, as windows publish those. "
-            f"Since then {', '.join(changed)} of the pipeline's settings changed. Nothing was published. Put the "
-            f"settings back until the checkpoint is behind {relied.until}; or delete the tables' topics, seek the "
-            "pipeline to latest and take a new snapshot."
+            f"{dependency.snapshot!r} left out rows whose keys changed before {dependency.until}, as windows publish "
+            f"those. Since then {', '.join(changed)} of the pipeline's settings changed. Nothing was published. "
+            f"Restore the settings until the checkpoint is after {dependency.until}; or delete the tables' topics, "
+            "seek the pipeline to latest and take a new snapshot."
         )
-    if window.failover is not None and (lost := GtidSet.parse(relied.gtids).subtract(GtidSet.parse(window.head_gtids))):
-        fault = f"lacks transactions {lost}"
+    if window.failover is not None and (
+        lost := GtidSet.parse(dependency.gtids).subtract(GtidSet.parse(window.head_gtids))
+    ):
+        fault = f"does not have transactions {lost}"
     if fault:
         raise BinlogGoneError(
             f"window {window.number} of pipeline {window.pipeline!r} is of server {window.server_uuid}, which {fault}: "
-            f"snapshot {relied.snapshot!r} left out rows of {', '.join(relied.tables)} that they changed, as windows "
-            "publish those. If the server is a replica that catches up, run again later. If they were lost in the "
-            "failover, seek the pipeline to where it should resume and take a new snapshot of these tables."
+            f"snapshot {dependency.snapshot!r} left out rows of {', '.join(dependency.tables)} that they changed, as "
+            "windows publish those. If the server is a replica that catches up, run again later. If they were lost in "
+            "the failover, seek the pipeline to where it should resume and take a new snapshot of these tables."
         )
 
 
 def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raises SettingsError where ``window``, of which a part is in Kafka, was ``begun`` by other rules than ``now``.
+    """Raises SettingsError if ``window``, which is partly in Kafka, began under other rules (``begun``) than ``now``.
 
-    A setting that one of the two does not have is another version's: it is left to the counts.
+    If only one of the two has a rule, another version of changefeed wrote it, and the rule is not compared.
     """
-    changed = _shown(name for name in now if name in begun and begun[name] != now[name])
+    changed = _list_setting_names(name for name in now if name in begun and begun[name] != now[name])
     if changed:
         raise SettingsError(
             f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head}) was published "
             f"in part, and since then {', '.join(f'`{name}`' for name in changed)} of the pipeline's settings changed: "
-            "which of its messages are in Kafka cannot be known by other settings. Nothing more was published. Put the "
-            f"settings back for one run, which finishes the window; or seek the pipeline to {window.start}, "
-            "which publishes its messages again as they are now."
+            "with other settings it is not known which of its messages are in Kafka. Nothing more was published. "
+            f"Restore the settings for one run, which finishes the window; or seek the pipeline to {window.start}, "
+            "which publishes its messages again under the current settings."
         )
 
 
-def _shown(changed: Iterable[str]) -> list[str]:
-    """The settings whose rules ``changed``, as they are called in YAML: a style is of `values`, or of the format."""
-    names = set(changed)
+def setting_name(rule: str) -> str:
+    """The name in YAML of the setting that a rule is a digest of."""
+    return "unknown_schema" if rule == _UNKNOWN_SCHEMA_RULE else rule
+
+
+def _list_setting_names(changed: Iterable[str]) -> list[str]:
+    """The names in YAML of the settings whose rules ``changed``.
+
+    A changed style is reported as `values`, unless the format or a route, which also have styles, changed.
+    """
+    names = set(map(setting_name, changed))
     styles = names & {"style", "styles"}
     if styles and "format" not in names and "topics" not in names:
         names.add("values")
     return sorted(names - styles)
 
 
-def _written_out(style: Style) -> dict[str, str]:
+def _style_values(style: Style) -> dict[str, str]:
     return {str(kind): str(style[kind]) for kind in Kind}
 
 

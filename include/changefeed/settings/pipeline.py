@@ -1,4 +1,4 @@
-"""One pipeline: a source, a Kafka cluster, a set of tables, and where its checkpoint is kept."""
+"""One pipeline: a source, a Kafka cluster, a set of tables, and a checkpoint store."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from typing import Self
 from pydantic import model_validator
 
 from changefeed.errors import SettingsError
-from changefeed.settings.limits import check_formats, check_replayable, made_formats, reference_refusal
+from changefeed.settings.limits import (
+    build_formats,
+    check_formats,
+    check_replayable,
+    find_frozen_schema_problem,
+    find_reference_reader_problem,
+)
 from changefeed.settings.pipeline_settings import PipelineSettings
 
 
 class Pipeline(PipelineSettings):
-    """What a file of `include/pipelines/` says: settings that go together.
+    """The settings of a file in `include/pipelines/`, checked together.
 
-    What Airflow gets is no larger than it takes: one DAG that it cannot make or keep ends those of all other pipelines.
+    Texts for Airflow are limited to the sizes that it accepts: a DAG that it cannot store would end the DAGs of all
+    other pipelines.
     """
 
     @model_validator(mode="after")
-    def _format_takes_the_settings(self) -> Self:
-        made_formats(self)
+    def _check_format_settings(self) -> Self:
+        build_formats(self)
         return self
 
     @model_validator(mode="after")
-    def _can_be_followed(self) -> Self:
+    def _check_followers(self) -> Self:
         if self.followers:
             try:
                 check_replayable(self)
@@ -32,12 +39,18 @@ class Pipeline(PipelineSettings):
         return self
 
     @model_validator(mode="after")
-    def _goes_with_its_formats(self) -> Self:
+    def _check_formats(self) -> Self:
         check_formats(self)
         return self
 
     @model_validator(mode="after")
-    def _reference_is_plain(self) -> Self:
-        if self.reader == "reference" and (why := reference_refusal(self)):
+    def _check_frozen_schema(self) -> Self:
+        if self.freeze_schema and (why := find_frozen_schema_problem(self)):
+            raise ValueError(why)
+        return self
+
+    @model_validator(mode="after")
+    def _check_reference_reader(self) -> Self:
+        if self.reader == "reference" and (why := find_reference_reader_problem(self)):
             raise ValueError(why)
         return self

@@ -1,6 +1,6 @@
-"""What a pipeline's YAML says, section by section, each setting checked by itself.
+"""The settings of a pipeline's YAML, each checked by itself.
 
-Sections with more to them have files of their own: topics, columns, formats, transforms, outbox.
+Larger sections have files of their own: topics, columns, formats, transforms, outbox.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from croniter import CroniterError, croniter
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
 from changefeed.errors import SettingsError, did_you_mean
@@ -23,14 +22,16 @@ from changefeed.model.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.model.connection import ConnectionLookup
 from changefeed.model.message_key import Keyless
 from changefeed.model.publish_settings import PublishSettings
-from changefeed.model.table_pattern import is_regex, matches, matches_any
+from changefeed.model.table_pattern import is_regex, matches, matches_any, names_database
 from changefeed.model.table_schema import Column, TableSchema, is_current_time
 from changefeed.model.topic_name import dead_letter_topic
+from changefeed.settings.alert_limits import AlertLimits
 from changefeed.settings.column_settings import ColumnSettings, SecretSettings
 from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.outbox_settings import OutboxSettings
+from changefeed.settings.schedule import check_schedule
 from changefeed.settings.section import ConnectionId, Name, Positive, Section
-from changefeed.settings.table_pattern import KeySettings, RowSettings, TablePattern, TablePatterns, few
+from changefeed.settings.table_pattern import KeySettings, RowSettings, TablePattern, TablePatterns, check_pattern_count
 from changefeed.settings.topic_settings import TopicSettings
 from changefeed.settings.transform_settings import TransformCall, TransformSettings
 
@@ -41,34 +42,33 @@ class SourceSettings(Section):
     connection: ConnectionId
     """Connection id of the MySQL or MariaDB server."""
     server_ids: str | None = None
-    """Range of server_ids for the tasks that read a window, one each; no other replica of the source may use them.
-
-    Without one they name no server_id, and the server lets any number of them read.
-    """
+    """Range of server_ids such as `64000-64063`, one for each task that reads a window. No other replica of the source
+    may use them. Without a range the tasks send no server_id."""
 
     heartbeat_seconds: Annotated[int, Field(gt=0, le=4_294_967)] = 30
-    """A server that has nothing to send for so long sends a heartbeat, which keeps the connection alive."""
+    """If the server has nothing to send for this long, it sends a heartbeat, which keeps idle connections open."""
     register_as_replica: Annotated[bool, Field(alias="register")] = False
-    """Whether the server's list of replicas shows the tasks that read under the pipeline's name."""
+    """`true`: the server's list of replicas (`SHOW REPLICAS`) shows the tasks that read windows, with `changefeed/NAME`
+    as their host. Needs `server_ids`."""
     max_bytes_per_second: Annotated[int | None, Field(ge=100_000)] = None
-    """How fast a window's binlog is read at most: by one task at a time then."""
+    """Maximum rate at which a window's binlog is read. With a limit one task reads at a time."""
 
     @field_validator("server_ids")
     @classmethod
-    def _is_range(cls, text: str | None) -> str | None:
+    def _check_range(cls, text: str | None) -> str | None:
         if text is None:
             return None
         bounds = re.fullmatch(r"(\d+)-(\d+)", text)
         if not bounds or not 0 < int(bounds[1]) <= int(bounds[2]) < 2**32:
-            raise ValueError("wanted a range of server_ids such as 64000-64063")
+            raise ValueError("expected a range of server_ids such as 64000-64063")
         return text
 
     @model_validator(mode="after")
-    def _replica_has_id(self) -> SourceSettings:
+    def _check_replica_has_id(self) -> SourceSettings:
         if self.register_as_replica and self.server_ids is None:
             raise ValueError(
                 "`register` needs `server_ids`: a server lists replicas by their server_id, and readers without a "
-                "range of ids name none"
+                "range of ids send none"
             )
         return self
 
@@ -82,32 +82,49 @@ class SourceSettings(Section):
 
 
 class TableSettings(Section):
-    """Which tables are captured."""
+    """The tables that are captured."""
 
     include: TablePatterns = Field(default=["*.*"], min_length=1)
-    """Patterns of "database.table", with * and ? as in a shell, or /regular expressions/."""
+    """Patterns of `DATABASE.TABLE`, with `*` and `?` as in a shell, or regular expressions between slashes."""
     exclude: TablePatterns = Field(default=[])
+    """Patterns of tables that are not captured, although a pattern of `include` matches them."""
 
     def matches(self, database: str, table: str) -> bool:
-        """Whether the table is captured: a pattern of `include` takes it, and none of `exclude`."""
+        """Whether the table is captured: a pattern of `include` matches it, and no pattern of `exclude`."""
         return matches_any(tuple(self.include), database, table) and not matches_any(
             tuple(self.exclude), database, table
         )
 
+    def names_database(self, database: str) -> bool:
+        """Whether a pattern of `include` may take tables of the database."""
+        return any(names_database(pattern, database) for pattern in self.include)
+
 
 class CheckpointSettings(Section):
-    """Where the checkpoint is kept."""
+    """Where the checkpoint is stored."""
 
-    store: Literal["variable", "table"] = "variable"
-    """An Airflow Variable, or a table of a database that SQLAlchemy knows."""
+    store: Literal["variable", "table", "kafka"] = "variable"
+    """`variable`: an Airflow Variable; `table`: a table in a database that SQLAlchemy reaches; `kafka`: a topic of the
+    pipeline's Kafka cluster."""
     connection: ConnectionId | None = None
-    """Connection id of the state table's database."""
+    """With `store: table`: connection id of the table's database."""
+
+    @property
+    def place(self) -> str:
+        """Where the checkpoint is, for messages."""
+        match self.store:
+            case "variable":
+                return "Airflow's Variables"
+            case "table":
+                return f"the state table of connection {self.connection!r}"
+            case "kafka":
+                return "its checkpoint topic in Kafka"
 
     @model_validator(mode="after")
-    def _table_needs_connection(self) -> CheckpointSettings:
+    def _check_table_has_connection(self) -> CheckpointSettings:
         if (self.store == "table") != (self.connection is not None):
             raise ValueError(
-                "`connection` names the state table's database: give it with `store: table`, and only then"
+                "`connection` is the database of the state table: set it with `store: table`, and only then"
             )
         return self
 
@@ -118,22 +135,30 @@ class KafkaSettings(Section):
     connection: ConnectionId
     """Connection id of the Kafka cluster."""
     transaction_rows: Positive = PublishSettings.transaction_rows
-    """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
+    """A Kafka transaction is committed after this many records, or after `transaction_seconds`."""
     transaction_seconds: Positive = int(PublishSettings.transaction_seconds)
+    """A Kafka transaction is committed after this time, or after `transaction_rows`. Must be less than
+    `transaction_timeout_seconds`."""
     transaction_timeout_seconds: Positive = int(PublishSettings.transaction_timeout_seconds)
-    """The broker aborts a transaction whose producer stands still for so long; it allows 15 minutes by default."""
+    """The broker aborts a transaction whose producer sends nothing for this long. At most the brokers'
+    `transaction.max.timeout.ms` (15 minutes by default)."""
     compression: Literal["lz4", "zstd", "snappy", "gzip", "none"] = "lz4"
+    """Compression of record batches."""
     compression_level: int | None = None
-    """The codec's, as Kafka's `compression.lz4.level` and its like; null is the codec's own default."""
+    """Level of the codec: lz4 -64 to 16 (default -2), zstd -64 to 22, gzip 1 to 9. Below 1, lower levels are faster.
+    Empty: the codec's default."""
     timestamps: Literal["event", "publish"] = "event"
-    """What records have as their time: when the row was changed, or when it was published."""
+    """Timestamp of a record: the time of its change, or the time of publishing. Events that are older than half of
+    their topic's `retention.ms`, and events in the future, get the time of publishing."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
+    """A record that its topic refuses, or a change on which a function fails: `fail` stops the run, `dead_letter` sends
+    it to the topic `changefeed.NAME.dead-letter`."""
     lease_seconds: Positive = 15
-    """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
+    """A run that does not renew its lease for this long counts as dead, and the next run takes over."""
 
     @property
-    def publishing(self) -> PublishSettings:
-        """How a task publishes with these settings."""
+    def publish_settings(self) -> PublishSettings:
+        """These settings as a publishing task uses them."""
         return PublishSettings(
             transaction_rows=self.transaction_rows,
             transaction_seconds=self.transaction_seconds,
@@ -144,7 +169,7 @@ class KafkaSettings(Section):
         )
 
     @model_validator(mode="after")
-    def _closes_before_the_broker_aborts(self) -> KafkaSettings:
+    def _check_transaction_seconds(self) -> KafkaSettings:
         if self.transaction_seconds >= self.transaction_timeout_seconds:
             raise ValueError(
                 f"transaction_seconds, {self.transaction_seconds}, must be less than transaction_timeout_seconds, "
@@ -153,9 +178,9 @@ class KafkaSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _has_the_level(self) -> KafkaSettings:
+    def _check_compression_level(self) -> KafkaSettings:
         try:
-            _ = self.publishing
+            _ = self.publish_settings
         except SettingsError as error:
             raise ValueError(str(error)) from None
         return self
@@ -168,24 +193,28 @@ _KINDS = {
     "binary": (Kind.BINARY, Kind.GEOMETRY),
     "documents": (Kind.JSON,),
 }
-"""The kinds of columns that each of `values` is about."""
+"""The kinds of columns that each key of `values` applies to."""
 
 
 class ValueSettings(Section):
-    """How values are written: what a `formats.style.Style` is made of."""
+    """How values are written. A setting overrides the format and its options; without it the format's page describes
+    the values."""
 
     decimal: Literal["string", "double", "precise"] = "string"
-    """Text with all digits, a JSON number, or Connect's bytes in base64."""
+    """DECIMAL: text with all digits, a JSON number, or Connect's bytes (two's complement, big-endian) in base64."""
     temporal: Literal["iso", "epoch"] = "iso"
-    """ISO 8601 text, or numbers since 1970: days, milliseconds, or microseconds for a precision over 3."""
+    """`iso`: ISO 8601 text; `epoch`: DATE in days since 1970, other types in milliseconds, or in microseconds if the
+    type has more than 3 digits of fractional seconds. With `epoch` zero and partial dates are null."""
     binary: Literal["base64", "hex"] = "base64"
+    """Binary values and geometries."""
     bigint_unsigned: Literal["number", "string"] = "number"
+    """BIGINT UNSIGNED: a number, or text for readers whose numbers are doubles."""
     documents: Literal["text", "inline"] = "text"
-    """JSON columns: a JSON string of the document's text, or the document itself."""
+    """JSON columns: a string with the document's text, or the document itself."""
 
     @property
     def style(self) -> Style:
-        """Those settings that were given, as the style that a format writes values in: it has defaults of its own."""
+        """The settings that are set, as a style. The format has its own defaults for the others."""
         return Style(
             {
                 kind: Encoding(getattr(self, name))
@@ -196,55 +225,62 @@ class ValueSettings(Section):
         )
 
 
-SHORTEST_KEY = 32
-"""Characters of `commit_log.key`: of a shorter one guesses can be tried against what it signed."""
+MIN_KEY_LENGTH = 32
+"""Minimum characters of `commit_log.key`: a shorter key could be guessed with the records that it signed."""
 
 
 class CommitLogSettings(Section):
-    """How the pipeline's own logs, the commit log and the schema history, are kept from others."""
+    """Protection of the pipeline's commit log and schema history against other writers."""
 
     key: SecretSettings | None = Field(default=None, repr=False)
-    """The secret that signs their records; without one all records that are there are believed."""
+    """Secret of at least 32 characters that signs the records of both topics. Without a key all existing records are
+    trusted."""
     previous_keys: list[SecretSettings] = Field(default=[], repr=False)
-    """Secrets that signed them before, until `changefeed sign` has signed all with `key`."""
+    """Earlier secrets, until `changefeed sign` has signed all records with `key`."""
 
     @model_validator(mode="after")
-    def _has_a_key(self) -> CommitLogSettings:
+    def _check_has_key(self) -> CommitLogSettings:
         if self.previous_keys and self.key is None:
-            raise ValueError("`previous_keys` are those that `key` replaced: give that, too")
+            raise ValueError("`previous_keys` are keys that `key` replaced: set `key`, too")
         return self
 
     @property
     def secrets(self) -> list[SecretSettings]:
-        """Where the secrets are, the one that signs first."""
+        """The places of the secrets; the first signs."""
         return [] if self.key is None else [self.key, *self.previous_keys]
 
     def keys(self, lookup: ConnectionLookup) -> tuple[str, ...]:
-        """The secrets, the one that signs first; raises SettingsError for one that cannot be had, or is too short."""
+        """The secrets; the first signs. Raises SettingsError for a secret that is missing or too short."""
         keys = tuple(secret.read(lookup) for secret in self.secrets)
-        if any(len(key) < SHORTEST_KEY for key in keys):
+        if any(len(key) < MIN_KEY_LENGTH for key in keys):
             raise SettingsError(
-                f"a key of `commit_log` has fewer than {SHORTEST_KEY} characters, and could be guessed by whoever "
-                "reads the log: make one with `openssl rand -hex 32`"
+                f"a key of `commit_log` has fewer than {MIN_KEY_LENGTH} characters, and readers of the log could guess "
+                "it. Create a key with `openssl rand -hex 32`"
             )
         return keys
 
 
 class SparkSettings(Section):
-    """Where Spark runs, and how a window is cut for it."""
+    """Where Spark runs, and how large its tasks are."""
 
     connection: ConnectionId = "spark_default"
     """Airflow's connection id of the Spark cluster."""
     master: str = "local[*]"
-    """Master of runs without Airflow."""
+    """Spark master of runs without Airflow."""
     connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
-    """URL of a Spark Connect server that is up already: runs use it instead of spark-submit. It may hold a token."""
+    """URL of a running Spark Connect server (`sc://host:15002`), which is used instead of spark-submit and of `master`.
+    Its workers need the package `changefeed`. The URL may hold a token."""
     slice_bytes: Positive = 64 * 1024 * 1024
+    """A binlog file larger than 1.5 times this is cut into slices of about this size."""
+    executor_seconds: Positive = 240
+    """On a cluster: how long the jobs of a run wait for an executor. After that the run fails and can be retried."""
     conf: dict[str, str] = Field(default={}, repr=False)
+    """Spark's own settings. `spark.speculation` stays off, and the settings that close Spark's ports and files stay on.
+    """
 
     @property
     def cores(self) -> int | None:
-        """How many tasks run at once, where these settings say it; None where only the cluster knows."""
+        """The number of tasks that run at once by these settings; None if it depends on the cluster."""
         most, executors, each = (
             self.conf.get(f"spark.{name}", "") for name in ("cores.max", "executor.instances", "executor.cores")
         )
@@ -259,60 +295,60 @@ class SparkSettings(Section):
 
 
 class NotifierSettings(Section):
-    """An Airflow notifier: its class, and the arguments it is made with, which may be templates."""
+    """An Airflow notifier."""
 
     notifier: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*\.[A-Za-z_]\w*$")]
+    """Class of the notifier, with its module. The site's file must list it in `notifiers`."""
     arguments: dict[str, str | int | float | bool | list[str]] = Field(default={}, repr=False)
+    """Arguments of the notifier, which may be templates: `{{ changefeed.kind }}`, `{{ changefeed.pipeline }}`, `{{
+    changefeed.text }}`."""
 
 
-class AlertSettings(Section):
-    """What is sent to the notifiers, besides failed windows and dead letters, which always are."""
+class AlertSettings(AlertLimits):
+    """Limits that send an alert to the notifiers. Failed windows and dead letters always send one. For
+    limits that are not set, the DAG `changefeed_freshness` uses those of `freshness` in the site's file."""
 
-    headroom_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
-    lag_bytes: Positive | None = None
-    lag_seconds: Positive | None = None
     notify: list[NotifierSettings] = Field(default=[])
+    """Notifiers that get the alerts."""
 
 
-SESSIONS = 2
-"""That write to a follower at the same time, where nothing else is said."""
+DEFAULT_SESSIONS = 2
+"""Default number of connections that write to a follower at the same time."""
 
 
 class OnStatement(StrEnum):
-    """What a follower does about changes in statement format."""
+    """What a follower does with changes in statement format."""
 
     REFUSE = "refuse"
     RUN = "run"
-    """Run those that are safe; triggers and stored functions of the source take no part in them."""
+    """Run safe statements, which involve no triggers or stored functions of the source."""
 
 
 class FollowerSettings(Section):
-    """A second server, which is kept as the source is."""
+    """A server to which the published changes are applied."""
 
     connection: Annotated[ConnectionId, Field(title="Follower", description="Connection id of the follower.")]
     databases: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default=[],
         title="Databases",
-        description="The databases that it follows. Default: all that the pipeline captures.",
+        description="Databases that the follower has. Default: all that the pipeline captures.",
     )
     sessions: int = Field(
-        default=SESSIONS,
+        default=DEFAULT_SESSIONS,
         ge=1,
         le=16,
         title="Sessions",
-        description="Connections that write rows at the same time; they commit in the source's order.",
+        description="Number of connections that write rows at the same time. They commit in the source's order.",
     )
     statements: OnStatement = Field(
         default=OnStatement.REFUSE,
         title="Statements",
-        description="Changes in statement format: refuse them, or run those that are safe, where the source has no "
-        "triggers.",
+        description="Changes in statement format: refuse them, or run safe statements, if the source has no triggers.",
     )
 
 
-def follower_of(followers: Sequence[FollowerSettings], connection: str) -> FollowerSettings:
-    """The one of ``followers`` whose connection id that is; raises SettingsError where there is none."""
+def find_follower(followers: Sequence[FollowerSettings], connection: str) -> FollowerSettings:
+    """The follower with this connection id; raises SettingsError if there is none."""
     known = {follower.connection: follower for follower in followers}
     if connection not in known:
         raise SettingsError(
@@ -322,34 +358,22 @@ def follower_of(followers: Sequence[FollowerSettings], connection: str) -> Follo
     return known[connection]
 
 
-UnknownAnswer = Literal["stop", "placeholder", "begin"]
-UnknownDefinition = UnknownAnswer | Annotated[dict[TablePattern, UnknownAnswer], AfterValidator(few)]
+UnknownSchemaAction = Literal["stop", "placeholder", "begin"]
+UnknownSchema = (
+    UnknownSchemaAction | Annotated[dict[TablePattern, UnknownSchemaAction], AfterValidator(check_pattern_count)]
+)
 
 
-def _has_text(value: object, text: str) -> bool:
-    """Whether ``value``, of a setting, is or holds the text, in whatever case."""
+def _contains_text(value: object, text: str) -> bool:
+    """Whether a setting's ``value`` is or contains the text, ignoring case."""
     if isinstance(value, Mapping):
-        return any(_has_text(each, text) for item in value.items() for each in item)
+        return any(_contains_text(each, text) for item in value.items() for each in item)
     if isinstance(value, list | tuple):
-        return any(_has_text(each, text) for each in value)
+        return any(_contains_text(each, text) for each in value)
     return isinstance(value, str) and value.lower() == text
 
 
-_PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-
-
-def _is_cron(text: str) -> bool:
-    """Whether Airflow can schedule by it: without years, nothing random, and some day it comes."""
-    if not croniter.is_valid(text) or len(text.split()) > 6 or re.search(r"\b[rh](\b|\()", text, re.IGNORECASE):
-        return False
-    try:
-        croniter(text).get_next()
-    except CroniterError:
-        return False
-    return True
-
-
-def _described(column: Column, is_hidden: bool) -> Column:
+def _redact_column(column: Column, is_hidden: bool) -> Column:
     if is_hidden:
         return replace(column, labels=(), default=None, comment=None)
     is_expression = column.default is not None and column.default.is_sql and not is_current_time(column.default)
@@ -357,117 +381,129 @@ def _described(column: Column, is_hidden: bool) -> Column:
 
 
 class PipelineSettings(Section):
-    """What a file of `include/pipelines/` says, each setting checked by itself: `Pipeline` checks them together."""
+    """The settings of a file in `include/pipelines/`, each checked by itself. `Pipeline` checks combinations."""
 
     name: Name
+    """Name of the pipeline: lower case letters, digits, `-` and `_`, at most 64 characters. It is the key of the
+    checkpoint, and unique."""
     source: SourceSettings
     kafka: KafkaSettings
     tables: TableSettings = TableSettings()
     topics: TopicSettings = TopicSettings()
     format: FormatChoice = FormatChoice(name=DEFAULT_FORMAT)
-    """The wire format: its name, or its name and options; a route may have another for its tables."""
+    """Wire format: a name, or a mapping of `name` and the format's options."""
     headers: list[str] = Field(default=[])
-    """Record headers that each message gets besides event id and GTID: names of `formats.headers`."""
+    """Names of record headers that are added to the event id and the GTID, in this order."""
     keys: KeySettings = Field(default={})
-    """By pattern of tables the columns that are the messages' key, before the primary key."""
+    """By pattern of tables, the columns that are the message key instead of the primary key. The first pattern that
+    matches a table counts."""
     rows: RowSettings = Field(default={})
-    """By pattern of tables the condition for the rows that are published."""
+    """By pattern of tables, a condition in SQL. Only matching rows are published. The first pattern that matches a
+    table counts."""
     skip: list[Literal["c", "u", "d", "r", "t"]] = Field(default=[])
-    """Ops that are left out: creates, updates, deletes, rows that were read, truncates."""
+    """Ops that are not published: `c` (create), `u` (update), `d` (delete), `r` (row of a snapshot), `t` (truncate)."""
     keyless: Keyless | None = None
-    """What is the key of tables without a primary key that no pattern of `keys` takes; None for what the format says.
-    """
+    """Message key of tables without a primary key that no pattern of `keys` matches. Empty: as the format says."""
     row_versions: Literal["current", "all"] = "current"
-    """Of MariaDB's system-versioned tables: the rows that a SELECT has, or those that are history, too."""
+    """MariaDB's system-versioned tables: current rows only, or history rows too."""
     columns: ColumnSettings = ColumnSettings()
     transforms: list[TransformSettings] = Field(default=[])
-    """Python functions that changes go through before they are masked and written, in this order."""
+    """Python functions that are applied to changes, in this order, before masks."""
     outbox: OutboxSettings | None = None
-    """Tables whose rows are messages that an application wrote."""
+    """Tables whose rows are messages of an application."""
     values: ValueSettings = ValueSettings()
     tombstones: bool = True
-    """Whether a delete is followed by a record with its key and no value, for compacted topics."""
+    """A delete is followed by a record with its key and no value, for compacted topics."""
     checkpoint: CheckpointSettings = CheckpointSettings()
     commit_log: CommitLogSettings = CommitLogSettings()
+    freeze_schema: bool = False
+    """`true`: rows are decoded by the table schemas of the first run with this setting; later DDL does not change them.
+    A TABLE_MAP that contradicts them stops the run."""
     publish_ddl: Literal["topic", "inline", "off"] = "topic"
-    """Schema changes go to the pipeline's schema-change topic; inline: also to the topics of the tables they touch."""
+    """`topic`: schema changes go to the pipeline's schema-change topic; `inline`: also to the topics of their tables;
+    `off`: nowhere."""
     statements: Literal["fail", "publish", "skip"] = "fail"
-    """What a change in statement format does, whose rows the binlog does not hold: stop the run, go as a statement
-    record to the topics of the tables it writes, or be left out."""
-    unknown_definition: UnknownDefinition = "stop"
-    """What is done about rows of a table whose columns are not known at their place in the binlog, by pattern of tables
-    or for all: stop before the first row; placeholder names; or begin where the table is known."""
+    """A change in statement format, whose rows the binlog does not have: `fail` stops the run, `publish` sends a
+    statement record to the topics of its tables, `skip` leaves it out."""
+    unknown_schema: UnknownSchema = "stop"
+    """Rows whose columns are not known at their position in the binlog, for all tables or by pattern: `stop` before the
+    first such row, `placeholder` names, or `begin` where the schema is known."""
     start: str = "earliest"
-    """Where the first window starts: earliest, latest, or FILE:POSITION; snapshot: as latest, and rows that are there
-    already are published by a snapshot, which has to be started."""
+    """Start of the first window: `earliest`, `latest`, `FILE:POSITION`, or `snapshot` (as `latest`; a snapshot, which
+    is started separately, publishes the existing rows)."""
     reader: Literal["kernel", "reference"] = "kernel"
-    """What decodes rows: the kernel, or mysql-replication, which is slow and knows fewer types."""
+    """Decoder: the kernel, or mysql-replication, which is slow, supports fewer types, and is for comparisons."""
     schedule: Annotated[str, Field(max_length=500)] | None = "*/5 * * * *"
-    """Cron expression or preset (@daily) of the DAG, or null for runs by hand only."""
+    """Schedule of the DAG: a cron expression, a preset such as `@daily`, or `null` for manual runs only."""
     retries: Annotated[int, Field(ge=0, le=10_000)] = 2
+    """Retries of the DAG's tasks after a retryable error. A terminal error fails a task at once."""
     retry_delay_seconds: Annotated[int, Field(gt=0, le=2_592_000)] = 30
+    """Time between retries."""
     window_bytes: Positive = 2 * 1024**3
-    """A backlog larger than this is published as several windows of one run, cut at ends of binlog files."""
+    """Maximum size of a window. A larger backlog becomes several windows of one run, cut at ends of binlog files."""
     windows_per_run: Positive = 20
-    """How many windows a run takes at most; the next run goes on."""
+    """Maximum number of windows of a run. The next run continues."""
     pool: Annotated[str, Field(max_length=256)] = "default_pool"
-    """Airflow pool of the task that publishes; a pool of one slot keeps a pipeline's DAGs apart."""
+    """Airflow pool of the tasks that publish. A pool with one slot prevents that DAGs of the pipeline run at the same
+    time."""
     deadline_minutes: Annotated[int, Field(gt=0, le=525_600)] | None = None
-    """A run that is not done so long after it was queued is sent to the notifiers."""
+    """Alert if a run is not finished this long after it was queued."""
     alerts: AlertSettings = AlertSettings()
     owner: Annotated[str, Field(max_length=500)] = "changefeed"
+    """Owner of the DAGs."""
     tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] = Field(default=[])
+    """Tags of the DAGs."""
     spark: SparkSettings = SparkSettings()
     followers: list[FollowerSettings] = Field(default=[])
-    """Servers that the changes are applied to, each by the pipeline's DAG `replicate`."""
+    """Servers to which the changes are applied by the pipeline's replicate DAG."""
     _file: str = PrivateAttr(default="")
 
-    def of_file(self, file: str) -> Self:
-        """These settings, which messages place in ``file``."""
+    def with_file(self, file: str) -> Self:
+        """These settings; messages about them name ``file``."""
         self._file = file
         return self
 
     @property
-    def shown_file(self) -> str:
-        """Where the settings are, for messages."""
+    def display_file(self) -> str:
+        """The file of the settings, for messages."""
         return self._file or f"pipeline {self.name!r}"
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """The topic for what cannot be published; None where such a record or change stops the run."""
+        """The topic of records and changes that cannot be published; None if they stop the run."""
         return dead_letter_topic(self.name) if self.kafka.on_bad_record == "dead_letter" else None
 
     @property
     def hides_columns(self) -> bool:
-        """Whether columns are left out, masked or transformed, so that nothing may show what a statement's text has of
-        them."""
+        """Whether columns are excluded, masked or transformed, so that no record may have a statement's text."""
         return bool(self.columns.exclude or self.columns.mask or self.transforms)
 
     def hides(self, database: str, table: str, column: str) -> bool:
-        """Whether messages do not have a column's values as they are: by a pattern, or as arguments of a function name
-        it. What a function does besides is not known here."""
+        """Whether a pattern hides the column, or arguments of a function name it. Other columns that functions change
+        are not known."""
         patterns = (*self.columns.exclude, *self.columns.mask)
         if any(ColumnRule(pattern, Excluded(), "").covers(database, table, column) for pattern in patterns):
             return True
         of_table = (each for each in self.transforms if matches(each.tables, database, table))
-        return any(_has_text(each.arguments, column.lower()) for each in of_table)
+        return any(_contains_text(each.arguments, column.lower()) for each in of_table)
 
     def column_rules(self, lookup: ConnectionLookup) -> ColumnRules:
-        """`columns` as rules: those that leave a column out come before those that mask it.
+        """`columns` as rules, exclusions before masks.
 
-        Raises SettingsError for a secret of a mask that its connection or environment variable does not have.
+        Raises SettingsError if a connection or an environment variable does not have a mask's secret.
         """
         left_out = [ColumnRule(pattern, Excluded(), "columns.exclude") for pattern in self.columns.exclude]
         masked = [
-            ColumnRule(pattern, mask.treatment(lookup), "columns.mask") for pattern, mask in self.columns.mask.items()
+            ColumnRule(pattern, mask.build_treatment(lookup), "columns.mask")
+            for pattern, mask in self.columns.mask.items()
         ]
-        return ColumnRules((*left_out, *masked), self.shown_file, transformed=bool(self.transforms))
+        return ColumnRules((*left_out, *masked), self.display_file, transformed=bool(self.transforms))
 
-    def described(self, table: TableSchema) -> TableSchema:
-        """``table`` as those may see its definition who do not see what the pipeline hides.
+    def redact_table(self, table: TableSchema) -> TableSchema:
+        """``table`` without values that the pipeline hides.
 
-        Hidden columns are without their defaults, comments and labels, which are values that stand or may stand in
-        them; of all columns, where functions may hide any. Defaults that are expressions may quote others' values.
+        Hidden columns lose their default, comment and labels, which may be values of the column. With functions all
+        columns lose them. Defaults that are expressions are removed too, as they may quote values of other columns.
         """
         if not self.hides_columns:
             return table
@@ -476,12 +512,13 @@ class PipelineSettings(Section):
         def hides(column: str) -> bool:
             return bool(self.transforms) or any(rule.covers(table.database, table.table, column) for rule in hiding)
 
-        return replace(table, columns=tuple(_described(column, hides(column.name)) for column in table.columns))
+        return replace(table, columns=tuple(_redact_column(column, hides(column.name)) for column in table.columns))
 
-    def may_show(self, database: str, table: str, columns: Sequence[str]) -> list[str]:
-        """Those of ``columns`` that are shown, although the table's columns of other names are hidden.
+    def list_visible_columns(self, database: str, table: str, columns: Sequence[str]) -> list[str]:
+        """The columns of ``columns`` that no rule hides; empty if no rule may hide columns of the table.
 
-        What functions do with names that they do not know, nobody knows: of their tables it is all of them.
+        If functions are applied to the table, all of ``columns``: a function may handle columns by their names, and
+        would not find those of placeholder names.
         """
         patterns = [*self.columns.exclude, *self.columns.mask]
         hides = any(is_regex(pattern) or matches(pattern.rpartition(".")[0], database, table) for pattern in patterns)
@@ -491,19 +528,19 @@ class PipelineSettings(Section):
         return [name for name in columns if hides and not any(rule.covers(database, table, name) for rule in rules)]
 
     def transform_calls(self, lookup: ConnectionLookup) -> tuple[TransformCall, ...]:
-        """`transforms` with their secrets; raises SettingsError for one that cannot be had."""
+        """`transforms` with their secrets; raises SettingsError if a secret is missing."""
         return tuple(transform.call(lookup) for transform in self.transforms)
 
-    def unknown_answer(self, database: str, table: str) -> UnknownAnswer:
-        """What `unknown_definition` says for a table; of two patterns that take it the first counts."""
-        if isinstance(self.unknown_definition, str):
-            return self.unknown_definition
-        answers = (answer for pattern, answer in self.unknown_definition.items() if matches(pattern, database, table))
+    def unknown_schema_action(self, database: str, table: str) -> UnknownSchemaAction:
+        """The action of `unknown_schema` for a table. The first pattern that matches counts."""
+        if isinstance(self.unknown_schema, str):
+            return self.unknown_schema
+        answers = (answer for pattern, answer in self.unknown_schema.items() if matches(pattern, database, table))
         return next(answers, "stop")
 
     @field_validator("headers")
     @classmethod
-    def _are_headers(cls, names: list[str]) -> list[str]:
+    def _check_headers(cls, names: list[str]) -> list[str]:
         try:
             check_headers(names)
         except SettingsError as error:
@@ -512,14 +549,12 @@ class PipelineSettings(Section):
 
     @field_validator("start")
     @classmethod
-    def _is_start(cls, text: str) -> str:
+    def _check_start(cls, text: str) -> str:
         if text not in ("earliest", "latest", "snapshot") and not re.fullmatch(r".+\.\d{6,}:\d+", text):
-            raise ValueError("wanted earliest, latest, snapshot, or FILE:POSITION such as binlog.000012:4")
+            raise ValueError("expected earliest, latest, snapshot, or FILE:POSITION such as binlog.000012:4")
         return text
 
     @field_validator("schedule")
     @classmethod
-    def _is_schedule(cls, text: str | None) -> str | None:
-        if text is None or text in _PRESETS or (not text.startswith("@") and _is_cron(text)):
-            return text
-        raise ValueError(f"wanted a cron expression such as '*/5 * * * *', or one of {', '.join(_PRESETS)}, or null")
+    def _check_schedule(cls, text: str | None) -> str | None:
+        return check_schedule(text)

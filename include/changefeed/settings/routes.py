@@ -1,4 +1,4 @@
-"""A pipeline's settings, compiled once: which table goes to which topic, under which key, in which format."""
+"""A pipeline's settings, compiled: the topic, key and format of each table."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from changefeed.formats.style import Style
 from changefeed.model.message_key import Keyless, KeyRule
 from changefeed.model.route import Route, TableField
 from changefeed.model.row_predicate import RowFilter
-from changefeed.model.table_pattern import is_regex, matcher, matches, matches_any
+from changefeed.model.table_pattern import is_regex, matcher, matches
 from changefeed.model.topic_name import check_chosen_name, template_fields, topic_name
 from changefeed.settings.format_choice import FormatChoice
-from changefeed.settings.pipeline_settings import PipelineSettings
+from changefeed.settings.pipeline_settings import PipelineSettings, TableSettings
 from changefeed.settings.topic_settings import RouteSettings, TopicSettings
 
 
 @dataclass(frozen=True)
 class TableRoute:
-    """What a pipeline says of one table that it captures.
+    """The settings of one captured table.
 
-    ``route`` has the partitions that its topic is made with; an existing topic may have others. ``shares`` says that
-    other tables may go to the same topic; ``template`` is the one that named it. ``format`` is what its records are
-    written as.
+    ``route`` has the number of partitions with which a missing topic is created; an existing topic may have another.
+    ``shares``: other tables may use the same topic. ``template`` is the template of the topic's name, ``format`` the
+    format of its records.
     """
 
     route: Route
@@ -46,14 +46,14 @@ class TableRoute:
         return self.route.topic
 
     @property
-    def made_as(self) -> tuple[int, int, dict[str, str]]:
-        """Partitions, replication factor and configs of its topic, where that is missing."""
+    def creation_settings(self) -> tuple[int, int, dict[str, str]]:
+        """Partitions, replication factor and configs with which a missing topic is created."""
         return self.route.partitions, self.replication_factor, dict(self.configs)
 
 
 @dataclass(frozen=True)
 class TopicRule:
-    """What holds for the topics of the tables that ``match`` takes; ``format`` is the number of their format."""
+    """Settings of the topics of the tables that ``match`` matches; ``format`` is the index of their format."""
 
     match: str
     template: str
@@ -65,7 +65,7 @@ class TopicRule:
     format: int
 
     def topic(self, pipeline: str, database: str, table: str) -> str:
-        """The name of a table's topic; raises TopicError for one that cannot be."""
+        """The name of a table's topic; raises TopicError for an invalid name."""
         groups: dict[str, str] = {}
         if is_regex(self.match) and (match := matcher(self.match).fullmatch(f"{database}.{table}")):
             groups = {str(number): text or "" for number, text in enumerate(match.groups(), start=1)}
@@ -75,16 +75,16 @@ class TopicRule:
 
 @dataclass(frozen=True)
 class Routes:
-    """Where the changes of each table go and how they are written; `compile_routes` makes it of settings.
+    """Topic, key and format of each table, built from settings by `compile_routes`.
 
-    Of ``topics``, ``keys`` and ``rows``, the first that takes a table counts; the last of ``topics`` takes all. The
-    first of ``formats`` is that of tables without one of their own. ``file`` is where the settings are, for messages.
+    In each of ``topics``, ``keys`` and ``rows``, the first rule that matches a table counts; the last rule of
+    ``topics`` matches all tables. The first of ``formats`` applies to tables whose route names no format. ``file`` is
+    the file of the settings, for messages.
     """
 
     pipeline: str
     file: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
+    tables: TableSettings
     topics: tuple[TopicRule, ...]
     replication_factor: int
     suffix: str
@@ -99,12 +99,12 @@ class Routes:
     headers: tuple[str, ...]
 
     def of(self, database: str, table: str) -> TableRoute | None:
-        """Where a table's changes go and under which key; None for a table that is not captured.
+        """The route of a table; None for a table that is not captured.
 
-        Raises TopicError for a topic that cannot be named so.
+        Raises TopicError if the topic would get an invalid name.
         """
         name = database, table
-        if not matches_any(self.include, *name) or matches_any(self.exclude, *name):
+        if not self.tables.matches(*name):
             return None
         rule = self._topic_rule(*name)
         choice = self.formats[rule.format]
@@ -123,8 +123,12 @@ class Routes:
         return TableRoute(route, rule.template, choice, self.replication_factor, rule.configs, rule.shares)
 
     def of_database(self, database: str) -> TableRoute | None:
-        """Where statements about a database go that are about none of its tables: the topic that all of them share;
-        None where they have no such topic. Raises TopicError for a topic that cannot be named so."""
+        """The route of statements about the database itself (CREATE DATABASE, …): the topic that all its tables share.
+
+        None if the tables of the database do not share a topic.
+
+        Raises TopicError if the topic would get an invalid name.
+        """
         rule = self.topics[-1]
         if not rule.shares or "table" in template_fields(rule.template):
             return None
@@ -133,12 +137,14 @@ class Routes:
         format = self.formats[rule.format]
         return TableRoute(route, rule.template, format, self.replication_factor, rule.configs, rule.shares)
 
-    def of_all(self, tables: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableRoute]:
-        """The route of each (database, table) that is captured.
+    def route_tables(self, tables: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableRoute]:
+        """The route of each captured (database, table).
 
-        Raises TopicError where two tables get one topic and may not share it, would have it made in two ways, or are
-        written in two formats; or get topics whose names differ only in ``.`` and ``_``: Kafka's metrics cannot tell
-        those apart and the broker refuses the second (Topic.hasCollision).
+        Raises TopicError if two tables
+
+        - get one topic, and may not share it, would create it with different settings, or have different formats;
+        - get topics whose names differ only in ``.`` and ``_``: the broker refuses to create the second one, because
+          both have the same name in Kafka's metrics (Topic.hasCollision).
         """
         routes: dict[tuple[str, str], TableRoute] = {}
         taken: dict[str, tuple[str, str]] = {}
@@ -148,13 +154,13 @@ class Routes:
             other = taken.setdefault(own.topic.replace(".", "_"), name)
             routes[name] = own
             if other != name:
-                _check_shared(other, routes[other], name, own)
+                _check_shared_topic(other, routes[other], name, own)
         return routes
 
     def key_rule(self, database: str, table: str) -> KeyRule:
-        """How the key columns of a table are found: by an option of its format, or by `keys`."""
+        """The rule for the key columns of a table, from an option of its format or from `keys`."""
         choice = self.formats[self._topic_rule(database, table).format]
-        rules, keyless = choice.row_rules, self.keyless_of(choice)
+        rules, keyless = choice.row_rules, self.find_keyless(choice)
         if by_option := rules.key_columns(database, table):
             return KeyRule(by_option, keyless, f"{self.file}: {rules.in_place_of['keys']} in format")
         for pattern, columns in self.keys:
@@ -162,34 +168,39 @@ class Routes:
                 return KeyRule(columns, keyless, f"{self.file}: {pattern!r} in keys")
         return KeyRule(keyless=keyless)
 
-    def keyless_of(self, choice: FormatChoice) -> Keyless:
-        """What is the key of tables of this format that have no primary key."""
+    def find_keyless(self, choice: FormatChoice) -> Keyless:
+        """The kind of key of tables without a primary key, in this format."""
         return self.keyless or choice.row_rules.keyless
 
     @cached_property
     def _joining(self) -> tuple[bool, ...]:
-        """Of each format whether its records have all rows of an event: they are in one partition then, as their order
-        would be lost between several."""
-        return tuple(joins_rows(self.made(choice)) for choice in self.formats)
+        """For each format, whether one record has all rows of an event. These rows go to one partition, so that they
+        stay in order."""
+        return tuple(joins_rows(self.build_format(choice)) for choice in self.formats)
 
     @property
-    def chooses_keys(self) -> bool:
-        """Whether keys may be other columns than those that the server takes for a primary key: only those are in rows
-        of each `binlog_row_image`."""
+    def has_key_rules(self) -> bool:
+        """Whether keys may have columns besides the primary key. With some values of `binlog_row_image`, rows in the
+        binlog do not contain these columns."""
         return bool(self.keys) or self.keyless == "all" or any(each.row_rules.keys for each in self.formats)
 
     @property
     def registry(self) -> str | None:
-        """Connection id of the schema registry; None where no format has one."""
+        """Connection id of the schema registry; None if no format uses one."""
         return next((each.registry for each in self.formats if each.registry is not None), None)
+
+    @property
+    def registers_incompatible(self) -> bool:
+        """As `FormatChoice.registers_incompatible`; the value is the same for all formats that use the registry."""
+        return any(each.registers_incompatible for each in self.formats)
 
     @cached_property
     def transaction_topic(self) -> str | None:
-        """Where the records of transactions go; None for a pipeline without any.
+        """The topic of transaction records; None if the pipeline writes none.
 
-        Raises TopicError for a name that, with its suffix, is not for messages.
+        Raises TopicError if the name with the suffix is not allowed for messages.
         """
-        records = transactions_of(self.made(self.formats[0]))
+        records = transactions_of(self.build_format(self.formats[0]))
         if records is None:
             return None
         topic = records.topic + self.suffix
@@ -203,18 +214,18 @@ class Routes:
         return topic
 
     def format(self, frozen_at_ms: int, schema_ids: SchemaIds | None = None) -> Format:
-        """The wire format of the messages, by table where routes say so (see `formats.by_table`).
+        """The wire format of the messages; if routes have formats, one that chooses by table (see `formats.by_table`).
 
-        ``frozen_at_ms`` is when their window was frozen. ``schema_ids`` are those of its registry; without them its
-        messages are for nobody to keep.
+        ``frozen_at_ms`` is the time at which the window was frozen. ``schema_ids`` are the ids of schemas in the
+        registry; messages that are built without them must not be stored.
         """
-        made = [self.made(choice, frozen_at_ms, schema_ids) for choice in self.formats]
-        if len(made) == 1:
-            return made[0]
-        return FormatsByTable(made, lambda database, table: made[self._topic_rule(database, table).format])
+        built = [self.build_format(choice, frozen_at_ms, schema_ids) for choice in self.formats]
+        if len(built) == 1:
+            return built[0]
+        return FormatsByTable(built, lambda database, table: built[self._topic_rule(database, table).format])
 
-    def made(self, choice: FormatChoice, frozen_at_ms: int = 0, schema_ids: SchemaIds | None = None) -> Format:
-        """One of the formats, made with the settings of all of them; raises SettingsError as `format_of` does."""
+    def build_format(self, choice: FormatChoice, frozen_at_ms: int = 0, schema_ids: SchemaIds | None = None) -> Format:
+        """The format of ``choice``; raises SettingsError as `format_of` does."""
         ids = schema_ids or LocalIds()
         settings = FormatSettings(self.pipeline, frozen_at_ms, self.style, self.tombstones, ids, choice.options)
         format = format_of(choice.name, settings)
@@ -226,7 +237,7 @@ class Routes:
 
 
 def compile_routes(settings: PipelineSettings) -> Routes:
-    """What ``settings`` say of tables; raises SettingsError for a condition of rows that is none."""
+    """The routes of ``settings``; raises SettingsError for an invalid condition on rows."""
     topics = settings.topics
     rules, choices = [], [settings.format]
     for route in topics.routes:
@@ -235,9 +246,8 @@ def compile_routes(settings: PipelineSettings) -> Routes:
         rules.append(_topic_rule(topics, route, len(choices) - 1 if route.format is not None else 0))
     return Routes(
         settings.name,
-        settings.shown_file,
-        tuple(settings.tables.include),
-        tuple(settings.tables.exclude),
+        settings.display_file,
+        settings.tables,
         (*rules, _topic_rule(topics, RouteSettings(match="*.*"), 0)),
         topics.replication_factor,
         topics.suffix,
@@ -254,7 +264,7 @@ def compile_routes(settings: PipelineSettings) -> Routes:
 
 
 def _topic_rule(topics: TopicSettings, own: RouteSettings, format: int) -> TopicRule:
-    """What holds for the tables of a route: what it says, and else what ``topics`` say of all."""
+    """The rule of a route: its own settings; settings that it does not have are taken from ``topics``."""
     template = topics.template if own.topic is None else own.topic
     by = topics.partition_by if own.partition_by is None else own.partition_by
     name = topics.table_field if own.table_field is None else own.table_field
@@ -274,28 +284,28 @@ def _topic_rule(topics: TopicSettings, own: RouteSettings, format: int) -> Topic
 def _row_filters(settings: PipelineSettings) -> Iterator[tuple[str, RowFilter]]:
     if not settings.rows:
         return
-    from changefeed.settings.sql_condition import predicate_of  # sqlglot is only for those who need it
+    from changefeed.settings.sql_condition import parse_predicate  # loads sqlglot
 
     for pattern, sql in settings.rows.items():
-        yield pattern, RowFilter(predicate_of(sql), f"{settings.shown_file}: {pattern!r} in rows")
+        yield pattern, RowFilter(parse_predicate(sql), f"{settings.display_file}: {pattern!r} in rows")
 
 
-def _check_shared(other: tuple[str, str], its: TableRoute, name: tuple[str, str], own: TableRoute) -> None:
+def _check_shared_topic(other: tuple[str, str], its: TableRoute, name: tuple[str, str], own: TableRoute) -> None:
     both = f"tables `{other[0]}`.`{other[1]}` and `{name[0]}`.`{name[1]}`"
     if own.topic != its.topic or not (own.shares and its.shares):
         raise TopicError(
-            f"{both} collide: template {own.template!r} makes topics {its.topic!r} and {own.topic!r}, which Kafka "
-            "cannot tell apart ('.' and '_' are one in its metric names). Choose another template, leave one of the "
-            "tables out, or let them share a topic: by a rule of `topics.routes`, or all tables by `topics.shared`."
+            f"{both} collide: template {own.template!r} creates topics {its.topic!r} and {own.topic!r}, which Kafka "
+            "does not distinguish ('.' and '_' are the same in its metric names). Choose another template, exclude one "
+            "of the tables, or let them share a topic: by a route in `topics.routes`, or all tables by `topics.shared`."
         )
-    if own.made_as != its.made_as:
+    if own.creation_settings != its.creation_settings:
         raise TopicError(
-            f"{both} share topic {own.topic!r}, and two rules of `topics.routes` have it made in two ways, with "
-            f"(partitions, replication factor, configs) {its.made_as} and {own.made_as}: give both the same."
+            f"{both} share topic {own.topic!r}, and two rules of `topics.routes` create it with different (partitions, "
+            f"replication factor, configs): {its.creation_settings} and {own.creation_settings}. Give both the same."
         )
     if own.format != its.format:
         raise TopicError(
             f"{both} share topic {own.topic!r}, and are written as {its.format.name!r} and {own.format.name!r} by "
-            "`format` of `topics.routes`: wanted one format in a topic. Give both the same, or one of them another "
-            "topic."
+            "`format` of `topics.routes`: expected one format in a topic. Give both the same format, or one of them "
+            "another topic."
         )

@@ -1,4 +1,4 @@
-"""What the parts of a pipeline's YAML have in common: how they are read, and the kinds of values that several have."""
+"""Base class of the sections of YAML settings, and the types of values that several sections use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def check_connection_id(text: str) -> str:
-    """``text``; ValueError where it is no id, but what belongs in the connection."""
+    """Return ``text``; raises ValueError if it looks like an address or a password instead of a connection id."""
     if "://" in text or "@" in text:
-        raise ValueError("wanted the id of a connection: its address and password belong in that connection")
+        raise ValueError("expected the id of a connection: its address and password belong in that connection")
     return text
 
 
@@ -19,8 +19,8 @@ Positive = Annotated[int, Field(gt=0, lt=2**63)]
 ConnectionId = Annotated[str, AfterValidator(check_connection_id), Field(max_length=250)]
 
 
-class MistakeInsideError(ValueError):
-    """Raised by the validator of a section about what stands inside of it, at ``path``."""
+class NestedSettingError(ValueError):
+    """Raised by a section's validator for a wrong setting inside it; ``path`` are the keys that lead to the setting."""
 
     def __init__(self, message: str, *path: str | int) -> None:
         super().__init__(message)
@@ -28,6 +28,6 @@ class MistakeInsideError(ValueError):
 
 
 class Section(BaseModel):
-    """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
+    """A section of YAML settings: unknown keys are refused, and values are frozen after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)

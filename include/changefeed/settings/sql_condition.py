@@ -1,4 +1,4 @@
-"""A condition in SQL -> a `RowPredicate`, or a sentence about why it is none."""
+"""Parses a condition in SQL into a `RowPredicate`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from changefeed.model.row_predicate import (
     RowPredicate,
 )
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -35,51 +35,55 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_TURNED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_WANTED = (
-    "wanted columns (`status`, `before.status`, `after.status`) compared with constants by =, <>, <, <=, >, >=, IN or "
-    "BETWEEN, LIKE, IS NULL, and AND, OR, NOT"
+_MIRRORED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_EXPECTED = (
+    "expected columns (`status`, `before.status`, `after.status`) compared with constants by =, <>, <, <=, >, >=, IN "
+    "or BETWEEN, LIKE, IS NULL, and AND, OR, NOT"
 )
 
 
 @lru_cache(maxsize=256)
-def predicate_of(sql: str) -> RowPredicate:
-    """The predicate that ``sql`` is; raises ValueError for anything else."""
+def parse_predicate(sql: str) -> RowPredicate:
+    """The predicate of ``sql``; raises ValueError with the reason if it is not supported."""
     try:
         parsed = sqlglot.parse(sql, dialect="mysql")
     except (SqlglotError, RecursionError) as error:
         raise ValueError(f"{sql!r} is no condition: {str(error).splitlines()[0]}") from None
     if len(parsed) != 1 or parsed[0] is None:
-        raise ValueError(f"{sql!r} is {len(parsed)} conditions, wanted one")
+        raise ValueError(f"expected one condition, found {len(parsed)} in {sql!r}")
     return _predicate(parsed[0], 0)
 
 
 @dataclass(frozen=True)
 class ServerCondition:
-    """A condition for a SELECT, and the names of its columns."""
+    """A condition of a SELECT, and the names of its columns."""
 
     sql: str
     columns: tuple[str, ...]
 
 
-def server_condition(sql: str) -> ServerCondition:
-    """What of ``sql`` a server is asked; raises ValueError for all that `predicate_of` does not take, and for images.
+def parse_server_condition(sql: str) -> ServerCondition:
+    """The condition that a server evaluates.
 
-    It is written anew from what was understood of it, so that nothing else gets to the server.
+    The SQL is generated from the parsed condition, so that no other text reaches the server. Raises ValueError for
+    conditions that `parse_predicate` refuses, and for a column of an image (`before.x`).
     """
-    predicate_of(sql)
+    parse_predicate(sql)
     (parsed,) = cast("list[exp.Expr]", sqlglot.parse(sql, dialect="mysql"))
     columns = list(parsed.find_all(exp.Column))
     for column in columns:
         if column.table:
-            raise ValueError(f"{_shown(column)} is of an image, and rows that are there have one: wanted the name")
+            raise ValueError(
+                f"{_quote_sql(column)} is a column of an image, and existing rows have only one: expected the column's "
+                "name"
+            )
         column.this.set("quoted", True)
     return ServerCondition(parsed.sql(dialect="mysql", comments=False), tuple(column.name for column in columns))
 
 
 def _predicate(node: exp.Expr, depth: int) -> RowPredicate:
-    if depth > _DEEPEST:
-        raise ValueError(f"the condition is nested deeper than {_DEEPEST} levels")
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"the condition is nested deeper than {_MAX_DEPTH} levels")
     match node:
         case exp.Paren():
             return _predicate(node.this, depth + 1)
@@ -96,36 +100,38 @@ def _predicate(node: exp.Expr, depth: int) -> RowPredicate:
             return Both(low, Comparison(_column(node.this), "<=", _constant(node.args["high"])))
         case exp.In() if node.expressions:
             column = _column(node.this)
-            return _balanced([Comparison(column, "=", _constant(each)) for each in node.expressions])
+            return _join_by_or([Comparison(column, "=", _constant(each)) for each in node.expressions])
         case exp.Like() | exp.Escape(this=exp.Like()):
             return _like(node)
         case exp.Column():
-            return Comparison(_column(node), "<>", 0)  # as SQL takes a number for a condition
+            return Comparison(_column(node), "<>", 0)  # a number as a condition, as in SQL
         case exp.Binary() if type(node) in _OPERATORS:
             operator = _OPERATORS[type(node)]
             if isinstance(node.right, exp.Column) and not isinstance(node.left, exp.Column):
-                return Comparison(_column(node.right), _TURNED[operator], _constant(node.left))
+                return Comparison(_column(node.right), _MIRRORED[operator], _constant(node.left))
             return Comparison(_column(node.left), operator, _constant(node.right))
-    raise ValueError(f"{_shown(node)} cannot be worked out of a row: {_WANTED}")
+    raise ValueError(f"{_quote_sql(node)} cannot be evaluated: {_EXPECTED}")
 
 
 def _like(node: exp.Like | exp.Escape) -> RowPredicate:
     like = node.this if isinstance(node, exp.Escape) else node
     pattern, escape = like.expression, node.expression if isinstance(node, exp.Escape) else None
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-        raise ValueError(f"{_shown(pattern)} is no pattern: wanted one in quotes, as in `name LIKE 'a%'`")
+        raise ValueError(f"{_quote_sql(pattern)} is no pattern: expected a text in quotes, as in `name LIKE 'a%'`")
     if escape is not None and not (isinstance(escape, exp.Literal) and len(str(escape.this)) == 1):
-        raise ValueError(f"{_shown(escape)} is no escape: wanted one character in quotes")
+        raise ValueError(f"{_quote_sql(escape)} is no escape character: expected one character in quotes")
     character = "\\" if escape is None else str(escape.this)
     text = str(pattern.this)
     if (len(text) - len(text.rstrip(character))) % 2:
-        raise ValueError(f"{_shown(pattern)} ends with {character!r}, behind which a character is wanted")
+        raise ValueError(
+            f"{_quote_sql(pattern)} ends with the escape character {character!r}: expected a character after it"
+        )
     found = Like(_column(like.this), text, character)
     return Not(found) if like.args.get("negate") else found
 
 
-def _balanced(comparisons: Sequence[Comparison]) -> RowPredicate:
-    """All of them joined by OR, in a tree as flat as can be."""
+def _join_by_or(comparisons: Sequence[Comparison]) -> RowPredicate:
+    """Join ``comparisons`` by OR, in a balanced tree."""
     parts: list[RowPredicate] = [*comparisons]
     while len(parts) > 1:
         parts = [reduce(Either, parts[at : at + 2]) for at in range(0, len(parts), 2)]
@@ -134,9 +140,12 @@ def _balanced(comparisons: Sequence[Comparison]) -> RowPredicate:
 
 def _column(node: exp.Expr) -> ColumnOf:
     if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
-        raise ValueError(f"{_shown(node)} is no column: {_WANTED}")
+        raise ValueError(f"{_quote_sql(node)} is no column: {_EXPECTED}")
     if node.args.get("db") or node.table.lower() not in ("", "before", "after"):
-        raise ValueError(f"{_shown(node)} is of no image: wanted `before.{node.name}`, `after.{node.name}` or the name")
+        raise ValueError(
+            f"{_quote_sql(node)} is not a column of an image: expected `before.{node.name}`, `after.{node.name}` or "
+            "the name"
+        )
     return ColumnOf(cast(Image, node.table.lower() or "row"), node.name)
 
 
@@ -159,9 +168,9 @@ def _constant(node: exp.Expr) -> Constant:
             digits = str(node.this).removeprefix("0x")
             return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
         case exp.Null():
-            raise ValueError("nothing is equal to NULL: wanted IS NULL or IS NOT NULL")
-    raise ValueError(f"{_shown(node)} is no constant: {_WANTED}")
+            raise ValueError("no value is equal to NULL: expected IS NULL or IS NOT NULL")
+    raise ValueError(f"{_quote_sql(node)} is no constant: {_EXPECTED}")
 
 
-def _shown(node: exp.Expr) -> str:
+def _quote_sql(node: exp.Expr) -> str:
     return repr(node.sql(dialect="mysql")[:100])

@@ -1,4 +1,4 @@
-"""`topics` of a pipeline's YAML: which topic a table's changes go to, and how a topic that is missing is made."""
+"""`topics` of a pipeline's YAML: the topic of each table, and the settings of created topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from changefeed.settings.table_pattern import KeyColumns, TablePattern
 Template = Annotated[str, Field(max_length=249)]
 Partitions = Annotated[int, Field(gt=0, le=10_000)]
 PartitionBy = Literal["key", "table"] | KeyColumns
-"""What a change's partition follows from: its key, its table's name, or the values of these columns."""
+"""What chooses a change's partition: its key, its table's name, or the values of these columns."""
 _FIELDS = ("pipeline", "database", "table")
 
 
@@ -30,23 +30,27 @@ def _check_fields(template: str, valid: tuple[str, ...]) -> None:
 
 
 class RouteSettings(Section):
-    """What holds for the topics of some tables; what is left out is as for all tables."""
+    """Topics of some tables. A setting that is left out is as for all tables."""
 
     match: TablePattern
-    """The tables. What groups of a regular expression match are fields of the template: {1}, {2}, {name}."""
+    """Pattern of the tables. Groups of a regular expression are fields of `topic`: `{1}`, `{2}`, `{name}`."""
     topic: Template | None = None
-    """Template of the topic's name. Without {table} all tables of the route may share a topic."""
+    """Template of the topic's name. Without `{table}` all tables of the route may share a topic."""
     partitions: Partitions | None = None
+    """Partitions of a topic that changefeed creates."""
     configs: dict[str, str] = Field(default={})
-    """Over those of `topics.configs`."""
+    """Configs of a topic that changefeed creates, in addition to those of `topics.configs`, which they override."""
     partition_by: PartitionBy | None = None
+    """What chooses the partition: `key`, `table`, or a list of columns."""
     table_field: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """Name of the field that holds `DATABASE.TABLE`."""
     table_in_key: bool | None = None
+    """The message key has that field too."""
     format: FormatChoice | None = None
-    """What the records of these tables are written as, in place of the pipeline's `format`."""
+    """Wire format of these tables, instead of the pipeline's `format`."""
 
     @model_validator(mode="after")
-    def _has_fields(self) -> RouteSettings:
+    def _check_topic_fields(self) -> RouteSettings:
         if self.topic is not None:
             matched = matcher(self.match)
             groups, names = (matched.groups, matched.names) if isinstance(matched, UserPattern) else (0, ())
@@ -54,38 +58,45 @@ class RouteSettings(Section):
         return self
 
 
-def _few_routes(routes: list[RouteSettings]) -> list[RouteSettings]:
+def _check_route_count(routes: list[RouteSettings]) -> list[RouteSettings]:
     check_patterns([route.match for route in routes])
     return routes
 
 
 class TopicSettings(Section):
-    """The names of topics, what goes where in them, and how those that are missing are made."""
+    """Names of topics, partitioning, and settings of topics that changefeed creates."""
 
-    shared: bool = False  # stands before `template`, which is checked by it
-    """Whether tables may share the topics of the template, which need not have {table} then."""
+    shared: bool = False  # before `template`, whose validator needs it
+    """`true`: tables may share the topics of `template`, which then need not have `{table}`."""
     template: Template = "{database}.{table}"
+    """Name of a table's topic. `{pipeline}`, `{database}` and `{table}` are replaced by their names, and illegal
+    characters by `_`. Collisions are refused."""
     partitions: Partitions = 3
+    """Partitions of topics that changefeed creates. Existing topics are used as they are."""
     replication_factor: Annotated[int, Field(gt=0, le=100)] = 1
+    """Replication factor of topics that changefeed creates."""
     configs: dict[str, str] = Field(default={})
+    """Kafka's configs of topics that changefeed creates."""
     create: bool = True
-    """Whether missing topics are made. Without it a run stops before it publishes, and names them."""
+    """`false`: topics have to exist. If one is missing, a run stops before it publishes, and names it."""
     partition_by: PartitionBy = "key"
+    """What chooses a record's partition: `key`, `table`, or a list of columns."""
     table_field: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """Name of a field that rows get, with "database.table": tells rows of tables that share a topic apart."""
+    """Name of a field that is added to rows and holds `DATABASE.TABLE`: it identifies the table of a row in a shared
+    topic."""
     table_in_key: bool = True
-    """Whether the key has that field, too: keys of two tables are never the same then."""
-    routes: Annotated[list[RouteSettings], AfterValidator(_few_routes)] = Field(default=[])
-    """Of two that take a table the first counts."""
+    """The message key has that field too, so that keys of two tables are never equal."""
+    routes: Annotated[list[RouteSettings], AfterValidator(_check_route_count)] = Field(default=[])
+    """Other topics for some tables. The first route that matches a table counts."""
     _suffix: str = PrivateAttr(default="")
 
     @property
     def suffix(self) -> str:
-        """What a backfill adds to the name of each topic; '' for the pipeline's own topics."""
+        """The suffix that a backfill adds to the name of each topic; '' for the pipeline's own topics."""
         return self._suffix
 
     def with_suffix(self, suffix: str) -> TopicSettings:
-        """These settings for topics whose names end in ``suffix``."""
+        """These settings with ``suffix`` added to all topic names."""
         routes = [
             route if route.topic is None else route.model_copy(update={"topic": route.topic + suffix})
             for route in self.routes
@@ -96,9 +107,9 @@ class TopicSettings(Section):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Those of these settings that decide where a message goes and what its key is: a message rule.
+        """The settings that decide a message's topic, partition and key: a message rule.
 
-        What is left at its default is left out, as windows were begun before there was such a setting.
+        Defaults are left out, because windows may have begun before a setting existed.
         """
         names = {"shared", "partition_by", "table_field", "table_in_key"}
         routes = [route.model_dump(exclude={"partitions", "configs"}, exclude_defaults=True) for route in self.routes]
@@ -107,24 +118,23 @@ class TopicSettings(Section):
 
     @field_validator("template")
     @classmethod
-    def _tells_tables_apart(cls, template: str, info: ValidationInfo) -> str:
+    def _check_template(cls, template: str, info: ValidationInfo) -> str:
         try:
             _check_fields(template, _FIELDS)
         except ValueError as error:
             raise ValueError(
-                "wanted a template with {table}, {database} or {pipeline} where they are needed, and no other "
-                f"braces: {error}"
+                f"expected a template with no fields besides {{table}}, {{database}} and {{pipeline}}: {error}"
             ) from None
         if "table" not in template_fields(template) and not info.data.get("shared"):
             raise ValueError(
-                "wanted a template with {table}: all tables of a database would share a topic, which they may with "
+                "expected a template with {table}: without it all tables of a database share a topic, which needs "
                 "`shared: true`"
             )
         return template
 
     @field_validator("partition_by", mode="before")
     @classmethod
-    def _is_kind(cls, value: object) -> object:
+    def _check_partition_by(cls, value: object) -> object:
         if isinstance(value, str) and value not in ("key", "table"):
-            raise ValueError("wanted key, table, or a list of columns")
+            raise ValueError("expected key, table, or a list of columns")
         return value

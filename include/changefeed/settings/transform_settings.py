@@ -1,4 +1,4 @@
-"""`transforms` of a pipeline's YAML: which Python functions the changes of which tables go through."""
+"""`transforms` of a pipeline's YAML: Python functions that are applied to changes."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ from changefeed.settings.transform_source import TransformSource, transform_sour
 
 @dataclass(frozen=True)
 class TransformCall:
-    """A function with its arguments, secrets among them, as it is called for the tables of ``pattern``."""
+    """A function that is called for the tables of ``pattern``, with its arguments, including secrets."""
 
     pattern: str
     source: TransformSource
     arguments: Mapping[str, Any] = field(repr=False)
 
-    def takes(self, database: str, table: str) -> bool:
-        """Whether changes of the table go through it."""
+    def matches(self, database: str, table: str) -> bool:
+        """Whether the function is applied to changes of the table."""
         return matches(self.pattern, database, table)
 
 
 class TransformSettings(Section):
-    """One function, and the tables whose changes go through it."""
+    """A Python function that is applied to changes."""
 
     tables: TablePattern
-    """Pattern of "database.table"."""
+    """Pattern of the tables."""
     function: Annotated[str, Field(max_length=100)]
-    """The name of its file, without `.py`, in the folder of transforms; or of a supplied one."""
+    """Name of the function's file, without `.py`, in `include/transforms`; or of a function that comes with changefeed.
+    """
     arguments: dict[str, Any] = Field(default={}, repr=False)
-    """What it is called with besides the change, by name."""
+    """Arguments of the function, by name."""
     secrets: dict[str, SecretSettings] = Field(default={}, repr=False)
-    """Further arguments, by name, whose texts do not stand in the YAML."""
+    """Further arguments, by name, whose values are not in the YAML."""
     _source: TransformSource = PrivateAttr()
 
     @field_validator("function")
     @classmethod
-    def _is_there(cls, name: str) -> str:
+    def _check_exists(cls, name: str) -> str:
         try:
             transform_source(name)
         except SettingsError as error:
@@ -53,9 +54,9 @@ class TransformSettings(Section):
         return name
 
     @model_validator(mode="after")
-    def _fits(self) -> TransformSettings:
+    def _check_arguments(self) -> TransformSettings:
         if twice := self.arguments.keys() & self.secrets.keys():
-            raise ValueError(f"{', '.join(sorted(twice))} stands in `arguments` and in `secrets`: wanted one of them")
+            raise ValueError(f"{', '.join(sorted(twice))} is in `arguments` and in `secrets`: expected one of them")
         try:
             self._source = transform_source(self.function)
             self._source.check_arguments({**self.arguments, **dict.fromkeys(self.secrets, "")})
@@ -65,10 +66,10 @@ class TransformSettings(Section):
 
     @property
     def source(self) -> TransformSource:
-        """The function as it was when the YAML was read."""
+        """The function as it was when the YAML file was read."""
         return self._source
 
     def call(self, lookup: ConnectionLookup) -> TransformCall:
-        """The function with its arguments; raises SettingsError for a secret that cannot be had."""
+        """The function with its arguments; raises SettingsError if a secret is missing."""
         secrets = {name: where.read(lookup) for name, where in self.secrets.items()}
         return TransformCall(self.tables, self._source, {**self.arguments, **secrets})

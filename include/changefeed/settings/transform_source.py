@@ -1,8 +1,8 @@
-"""Users' row functions as source text: found by name, checked without being run, and sent to where they run.
+"""Finds users' functions by name, and checks their source text without running it.
 
-A function is the file NAME.py of the folder of transforms, with `def transform(change, ...)`, or `def
-transform_batch(batch, ...)` for many changes at once. Reading a pipeline never runs it: DAG files are parsed all the
-time, and by Airflow's own processes. The text that was checked is the text that runs, on whatever machine that is.
+A function is the file NAME.py in the folder of transforms, with `def transform(change, ...)`, or `def
+transform_batch(batch, ...)` for many changes at once. Reading a pipeline never runs it, because Airflow's processes
+parse DAG files continuously. The job gets the text that was checked, so that the same text runs on every machine.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from changefeed.errors import SettingsError, did_you_mean
 
 BATCH_FUNCTION = "transform_batch"
 FUNCTIONS = ("transform", BATCH_FUNCTION)
-"""What a file may define: a function of one change, or one of a batch of them."""
-_LARGEST = 1 << 20
+"""Functions that a file may define: of one change, or of a batch of changes."""
+_MAX_BYTES = 1 << 20
 _PACKAGE = "transforms"
 
 
 @dataclass(frozen=True)
 class TransformSource:
-    """A function and all that it imports of its folder. ``modules`` have the text of each file by its name."""
+    """A function and the modules of its folder that it imports. ``modules`` are the texts of the files by name."""
 
     name: str
     function: str
     """One of FUNCTIONS."""
     modules: Mapping[str, str] = field(repr=False)
+    is_supplied: bool = False
+    """Whether the function comes with the package. A file of the same name in the users' folder replaces it."""
 
     @property
     def digest(self) -> str:
-        """Changes whenever the text of any of its modules does."""
+        """A digest of the texts of all modules."""
         return hashlib.sha256(repr((self.name, sorted(self.modules.items()))).encode()).hexdigest()[:16]
 
     @property
     def signature(self) -> inspect.Signature:
-        """The function's parameters, without annotations; a default is what it is, or None where it is computed."""
-        return _signature(_definition(self.name, self.modules[self.name]))
+        """The function's parameters, without annotations. A computed default is None."""
+        return _signature(_find_function(self.name, self.modules[self.name]))
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Raises SettingsError where the function cannot be called with a change and ``arguments``."""
+        """Raises SettingsError if the function cannot be called with a change and ``arguments``."""
         signature = self.signature
         try:
             signature.bind(None, **arguments)
@@ -61,8 +63,11 @@ class TransformSource:
 
 
 def transforms_folder() -> Path:
-    """The folder of users' functions: CHANGEFEED_TRANSFORMS; or `include/transforms` of the checkout that the package
-    stands in; or, for an installed package, `include/transforms` of the Airflow project."""
+    """The folder of users' functions.
+
+    It is CHANGEFEED_TRANSFORMS; or `include/transforms` of the checkout that contains the package; or, for an installed
+    package, `include/transforms` of the Airflow project.
+    """
     if named := os.environ.get("CHANGEFEED_TRANSFORMS"):
         return Path(named)
     of_checkout = Path(__file__).parents[2] / "transforms"
@@ -71,62 +76,65 @@ def transforms_folder() -> Path:
     return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "include" / "transforms"
 
 
-def supplied_names() -> list[str]:
-    """The functions that come with the package."""
+def list_supplied_transforms() -> list[str]:
+    """The names of the functions that come with the package."""
     files = resources.files("changefeed.transforms.supplied").iterdir()
     return sorted(file.name.removesuffix(".py") for file in files if _is_module(file.name))
 
 
-def own_names(folder: Path) -> list[str]:
-    """The functions of a folder."""
+def list_own_transforms(folder: Path) -> list[str]:
+    """The names of the functions in a folder."""
     return sorted(path.stem for path in folder.glob("*.py") if _is_module(path.name)) if folder.is_dir() else []
 
 
 def transform_source(name: str, folder: Path | None = None) -> TransformSource:
-    """The function called ``name``: of ``folder``, or else supplied.
+    """The function ``name`` of ``folder``, or of the package.
 
-    Raises SettingsError, which names the nearest function, where there is none; and for a file that is no Python, that
-    defines neither of FUNCTIONS, or both, or that imports a module of the folder otherwise than by `from .`.
+    Raises SettingsError in these cases:
+
+    - There is no such function; the message has the nearest name.
+    - The file is not Python, or does not define exactly one of FUNCTIONS.
+    - The file imports a module of the folder by another form than `from .`.
     """
     folder = folder or transforms_folder()
-    own = own_names(folder)
+    own = list_own_transforms(folder)
     if name in own:
-        modules = dict(_closure(name, folder))
-    elif name in (supplied := supplied_names()):
+        modules = dict(_read_modules(name, folder))
+    elif name in (supplied := list_supplied_transforms()):
         file = resources.files("changefeed.transforms.supplied").joinpath(f"{name}.py")
         modules = {name: file.read_text(encoding="utf-8")}
     else:
         known = sorted({*own, *supplied})
         raise SettingsError(
-            f"no transform {name!r}{did_you_mean(name, known)}: wanted a file {name}.py in {str(folder)!r} with "
+            f"no transform {name!r}{did_you_mean(name, known)}: expected a file {name}.py in {str(folder)!r} with "
             f"`def transform(change)`, or one of {', '.join(known)}"
         )
-    return TransformSource(name, _definition(name, modules[name]).name, modules)
+    return TransformSource(name, _find_function(name, modules[name]).name, modules, is_supplied=name not in own)
 
 
 def _is_module(file: str) -> bool:
     return file.endswith(".py") and file.removesuffix(".py").isidentifier() and not file.startswith("_")
 
 
-def _closure(name: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """The text of a module, and of those of its folder that it imports, and so on."""
-    wanted, known = [name], {name}
-    while wanted:
-        module = wanted.pop()
+def _read_modules(name: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and text of a module, and of the modules of its folder that it imports, recursively."""
+    pending, known = [name], {name}
+    while pending:
+        module = pending.pop()
         text = _text(folder / f"{module}.py")
         yield module, text
-        for other in _imported(module, text):
+        for other in _find_imports(module, text):
             if other not in known:
                 if not (folder / f"{other}.py").is_file():
                     raise SettingsError(f"transform {module}.py imports .{other}, and there is no {other}.py beside it")
                 known.add(other)
-                wanted.append(other)
+                pending.append(other)
 
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise SettingsError(f"transform {path.name} has more than {_LARGEST:,} bytes")
+        if path.stat().st_size > _MAX_BYTES:
+            raise SettingsError(f"transform {path.name} has more than {_MAX_BYTES:,} bytes")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"transform {path.name} cannot be read: {error}") from None
@@ -140,7 +148,7 @@ def _tree(name: str, text: str) -> ast.Module:
         raise SettingsError(f"transform {name}.py{f', line {line}' if line else ''} is no Python: {error}") from None
 
 
-def _imported(name: str, text: str) -> Iterator[str]:
+def _find_imports(name: str, text: str) -> Iterator[str]:
     for node in ast.walk(_tree(name, text)):
         if isinstance(node, ast.ImportFrom) and node.level:
             yield from [node.module.partition(".")[0]] if node.module else [alias.name for alias in node.names]
@@ -150,17 +158,17 @@ def _imported(name: str, text: str) -> Iterator[str]:
         for module in absolute:
             if module is not None and module.partition(".")[0] == _PACKAGE:
                 raise SettingsError(
-                    f"transform {name}.py, line {getattr(node, 'lineno', 0)}, imports {module!r}: wanted `from "
-                    f".{module.partition('.')[2] or 'NAME'} import ...`, which holds on Spark's workers too"
+                    f"transform {name}.py, line {getattr(node, 'lineno', 0)}, imports {module!r}: expected `from "
+                    f".{module.partition('.')[2] or 'NAME'} import ...`, which also works on Spark's workers"
                 )
 
 
-def _definition(name: str, text: str) -> ast.FunctionDef:
+def _find_function(name: str, text: str) -> ast.FunctionDef:
     defined = [node for node in _tree(name, text).body if isinstance(node, ast.FunctionDef) and node.name in FUNCTIONS]
     if len(defined) != 1:
         raise SettingsError(
-            f"transform {name}.py has {' and '.join(node.name for node in defined) or 'no function of that kind'}: "
-            "wanted `def transform(change)` or `def transform_batch(batch)`, one of them, at the top level"
+            f"transform {name}.py has {' and '.join(node.name for node in defined) or 'no such function'}: expected "
+            "either `def transform(change)` or `def transform_batch(batch)` at the top level"
         )
     return defined[0]
 

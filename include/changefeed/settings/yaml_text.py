@@ -1,4 +1,4 @@
-"""YAML text -> its nodes and values. Text that would cost more than its size is refused before it is built up."""
+"""Parses YAML into nodes and values. Text that would need more memory than its size is refused before it is built."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Any
 
 import yaml
 
-LONGEST = 200_000
-"""Characters of a file of settings."""
-_DEEPEST = 20
-"""Lists and mappings inside each other. PyYAML descends by recursion in C: 90,000 of them end the process."""
-_LONGEST_NUMBER = 40
+MAX_CHARACTERS = 200_000
+"""Maximum characters of a file of settings."""
+_MAX_DEPTH = 20
+"""Maximum nesting of lists and mappings. PyYAML recurses in C; 90,000 levels crash the process."""
+_MAX_NUMBER_LENGTH = 40
 
-NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What `YamlText.of` raises for what is no YAML. The last five are for scalars that are not what their form or tag
-says: 2020-99-99, `!!bool x`, `!!int ''`."""
+YAML_ERRORS = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of `YamlText.of` for text that is not YAML. PyYAML raises the last five for scalars whose value does not fit
+their form or tag: 2020-99-99, `!!bool x`, `!!int ''`."""
 
 
 class RefusedYamlError(yaml.MarkedYAMLError):
-    """It is YAML, and none that is taken."""
+    """YAML that is valid, but not accepted."""
 
 
 @dataclass(frozen=True)
 class YamlText:
-    """What a text says: ``root`` has the lines, ``values`` are Python's."""
+    """A parsed text: ``root`` is the tree of nodes with their lines, ``values`` the text as Python values."""
 
     root: yaml.Node | None
     values: Any
 
     @classmethod
     def of(cls, text: str) -> YamlText:
-        """Read ``text``; raises RefusedYamlError where it has an alias or is too long or deep, and else one of NO_YAML.
+        """Parse ``text``.
 
-        A few aliases of aliases become a list of billions, and one that stands in itself is a list without an end.
+        Raises RefusedYamlError if it has an alias, or is too long or too deep; one of YAML_ERRORS if it is not YAML.
+        Aliases are refused because a few nested aliases expand to billions of items, and an alias of itself never ends.
         """
-        if len(text) > LONGEST:
-            raise RefusedYamlError(problem=f"the file is longer than {LONGEST:,} characters")
+        if len(text) > MAX_CHARACTERS:
+            raise RefusedYamlError(problem=f"the file is longer than {MAX_CHARACTERS:,} characters")
         _check_shape(text)
         loader = yaml.CSafeLoader(text)
         root = loader.get_single_node()
@@ -49,18 +50,18 @@ def _check_shape(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise _refused("an alias stands here, and none is taken: write out what it stands for", event)
+            raise _build_refusal("aliases are not supported: write the value out", event)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise _refused(f"more than {_DEEPEST} lists and mappings stand inside each other", event)
+        if depth > _MAX_DEPTH:
+            raise _build_refusal(f"lists and mappings are nested deeper than {_MAX_DEPTH} levels", event)
 
 
 def _check_scalars(root: yaml.Node | None) -> None:
     for node in _scalars(root):
         if "\0" in node.value:
-            raise _refused("a NUL stands here, which no database of Airflow's takes", node)
-        if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
-            raise _refused(f"a number of more than {_LONGEST_NUMBER} characters stands here", node)
+            raise _build_refusal("found a NUL character, which Airflow's databases do not accept", node)
+        if node.tag.endswith((":int", ":float")) and len(node.value) > _MAX_NUMBER_LENGTH:
+            raise _build_refusal(f"found a number of more than {_MAX_NUMBER_LENGTH} characters", node)
 
 
 def _scalars(node: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
@@ -75,6 +76,6 @@ def _scalars(node: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
             yield from _scalars(value)
 
 
-def _refused(problem: str, where: yaml.Event | yaml.Node) -> RefusedYamlError:
-    mark: Any = where.start_mark  # libyaml's has another type
-    return RefusedYamlError(problem=problem, problem_mark=mark)
+def _build_refusal(problem: str, where: yaml.Event | yaml.Node) -> RefusedYamlError:
+    position: Any = where.start_mark  # libyaml's mark has another type
+    return RefusedYamlError(problem=problem, problem_mark=position)

@@ -1,1 +1,1 @@
-"""Rows that are there already: tables read in chunks beside the pipeline's windows, and published as op r."""
+"""snapshot: publishes the existing rows of tables as op r, in chunks, while the pipeline publishes windows."""

@@ -1,5 +1,7 @@
-"""The keys that changed in a stretch of the binlog, and the tables that were defined anew: what of the rows that were
-read meanwhile is not published."""
+"""Find the keys that changed in a range of the binlog, and the tables with DDL.
+
+A snapshot does not publish the rows of these keys that it has read: windows publish their changes, with complete rows.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ from changefeed.model.route import Route
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import Column, TableSchema
-from changefeed.model.window import Window, whole_file_slices
+from changefeed.model.window import Window, file_slices
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.schema_history import history_for
-from changefeed.pipeline.unknown_tables import answered
+from changefeed.pipeline.unknown_tables import apply_answers
 from changefeed.pipeline.windows import commit_log_state
 from changefeed.records.block import NULL_KEY, MessageBlock
 from changefeed.records.compression import CODECS
@@ -37,18 +39,18 @@ from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.server_schemas import collation_names
 from changefeed.source.mysql.session import Session, server_of
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.dump import dump_of
+from changefeed.spark.stages.dump import open_dump
 from changefeed.spark.stages.earlier_slices import EarlierSlices
 from changefeed.spark.stages.schema_follower import SchemaFollower
-from changefeed.spark.stages.settlement import Settlement, settle
+from changefeed.spark.stages.transaction_outcomes import TransactionOutcomes, resolve_transactions
 
 _LZ4 = CODECS["lz4"]
-_DEFINES = (Kind.DEFINITION, Kind.TRUNCATE, Kind.ROWS, Kind.UNREADABLE)
-"""After such a statement a table may have other rows or columns, and no row event says so."""
+_DDL_KINDS = (Kind.DDL, Kind.TRUNCATE, Kind.ROWS, Kind.UNREADABLE)
+"""Kinds of statements that may change rows or columns of a table without row events."""
 
 
 @dataclass(frozen=True)
-class _WholeRow(JsonNotation):
+class _CompleteRow(JsonNotation):
     def column(self, column: Column) -> ColumnText:
         return replace(super().column(column), missing=None)
 
@@ -56,19 +58,19 @@ class _WholeRow(JsonNotation):
 @dataclass(frozen=True)
 class _KeyNotation(JsonNotation):
     def of(self, slot: Slot) -> Notation:
-        return _WHOLE_ROW if slot is Slot.AFTER else JSON
+        return _COMPLETE_ROW if slot is Slot.AFTER else JSON
 
 
-_WHOLE_ROW = _WholeRow()
+_COMPLETE_ROW = _CompleteRow()
 
 
 @dataclass(frozen=True)
 class KeyFormat:
-    """Messages of which only the key counts, the primary key of a row, whatever the pipeline makes of the table.
+    """A format whose messages are read only for their key: the primary key of the row, whatever the pipeline's `keys`.
 
-    A change of key has both. Keys are the same bytes where the server stores the same values, and only there. A change
-    without all columns, of a session whose binlog_row_image is not FULL, is refused: the window that publishes it
-    would not make good the row that is left out for it.
+    A change of the key gives a message for the old and one for the new key. The bytes of two keys are equal if and only
+    if the server stores equal values. A change without all columns (binlog_row_image is not FULL) raises an error: its
+    window would not publish the complete row, which the snapshot omits.
     """
 
     style: Style = DEFAULT_STYLE
@@ -76,7 +78,7 @@ class KeyFormat:
     needs_definitions: bool = False
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
-        """A change of key is a delete and a create."""
+        """A change of the key has two messages: a delete of the old key, and a create of the new one."""
         return DELETE_AND_CREATE
 
     def key(self, table: TableSchema) -> Template | None:
@@ -84,33 +86,34 @@ class KeyFormat:
         return (Slot.KEY,) if table.primary_key else None
 
     def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002 - the same for each table
-        """The row that a change leaves, to be refused where it is none; nobody reads it."""
+        """The row after a change; it is built only to raise an error if columns are missing."""
         return (Slot.AFTER,) if op in ("c", "u") else (b"-",)
 
 
 KEYS = KeyFormat()
 
 MOST_KEYS = 1_000_000
-"""So many are held: some 150 bytes each, in the driver and in each task that publishes."""
+"""The default limit of keys in memory: about 150 bytes each, in the driver and in each publishing task."""
 _BYTES_A_KEY = 300
-"""As much, compressed, is held of a file's changes until its end says which of them are void."""
+"""Bytes per key of the limit for a file's compressed messages, which are held until the outcome of the file's
+transactions is known."""
 
 
 KEYS_OF = "keys of "
-"""What the route of a table's keys is named, before the table's name. No topic has a space in its name."""
+"""The prefix of the names of key routes. It has a space, so no topic has such a name."""
 
 
 def key_route(database: str, table: str) -> Route:
-    """The route of a table's keys: a partition of its own, in no topic."""
+    """The route of a table's keys: one partition of a name that is not a topic."""
     return Route(f"{KEYS_OF}{database}.{table}", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _KeyTask(DecodeTask):
-    """Reads a stretch of the binlog for the keys of ``schemas``, of the changes that windows publish.
+    """Reads the keys of those changes in a range of the binlog that windows publish, for the tables of ``schemas``.
 
-    A row is not left out for a change that the pipeline's settings leave out; of an outbox that is all but a new row.
-    Nothing is masked or left out of rows.
+    It ignores changes that the pipeline's settings skip, and all changes of outbox tables but inserts. Columns are
+    neither masked nor excluded.
     """
 
     schemas: Mapping[tuple[str, str], TableSchema] = field(default_factory=dict)
@@ -119,7 +122,7 @@ class _KeyTask(DecodeTask):
         if (database, table) not in self.schemas:
             return None
         route, outbox = key_route(database, table), self.pipeline.outbox
-        if outbox is not None and outbox.takes(database, table):
+        if outbox is not None and outbox.matches(database, table):
             return replace(route, skipped=frozenset({"u", "d"}))
         published = self.connections.routes.of(database, table)
         if published is None:
@@ -137,7 +140,7 @@ class _KeyTask(DecodeTask):
     def compared_as(self) -> WrittenRows:
         return self.connections.routes.format(0), self.connections.column_rules
 
-    def format(self) -> KeyFormat:  # type: ignore[override] # rows only: statements become nothing
+    def format(self) -> KeyFormat:  # type: ignore[override] # a row format: statements have no messages
         return KEYS
 
     @property
@@ -146,36 +149,44 @@ class _KeyTask(DecodeTask):
 
 
 @dataclass(frozen=True)
-class _Definition:
-    """A statement at ``at`` that defines a table. ``replaces_rows`` if keys may have other rows after it than before,
-    and no row event says so: rows that were read before it do not count any more."""
+class _TableDdl:
+    """A DDL statement that begins at ``at``.
+
+    If ``replaces_rows``, the statement may replace rows without row events, so a snapshot must not publish rows that it
+    read before the statement.
+    """
 
     at: BinlogCoordinates
     replaces_rows: bool
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """What lies between two commit boundaries: changed keys by "database.table", and by such a name the statements that
-    define the table; under "database." and "" those that may define each there, or any, and under "database" those
-    that make it. ``gtids`` are of all of its transactions."""
+class _ChangedRange:
+    """The changes between two commit boundaries.
+
+    - ``keys``: "database.table" -> its changed keys
+    - ``ddl``: a name -> DDL statements, in binlog order. The name "database.table" is for statements on this table,
+      "database." for statements on all tables of a database, "" for statements on any table, and "database" for
+      CREATE DATABASE.
+    - ``gtids``: all transactions of the range
+    """
 
     start: BinlogCoordinates
     end: BinlogCoordinates
     keys: Mapping[str, set[bytes]]
-    definitions: Mapping[str, list[_Definition]]
+    ddl: Mapping[str, list[_TableDdl]]
     gtids: GtidSet
 
 
 class TooManyChangedKeysError(PipelineBusyError):
-    """The pipeline is too far behind for a snapshot beside it."""
+    """The pipeline has too many unpublished changes, so the snapshot must wait for its windows."""
 
 
 class ChangedKeys:
-    """The keys of the tables of ``schemas`` that changed between ``start`` and ``end``; both move forward.
+    """The keys of the tables of ``schemas`` that changed between ``start`` and ``end``.
 
-    Read by this process, over connections of their own, a binlog file at a time. Rows of transactions that were rolled
-    back are no changes. No more than ``most_keys`` are held.
+    `read_to` moves ``end`` forward, `forget` moves ``start``. The binlog is read in this process, one file at a time.
+    Changes that were rolled back are ignored. At most ``most_keys`` keys are held in memory.
     """
 
     def __init__(
@@ -187,83 +198,83 @@ class ChangedKeys:
         most_keys: int = MOST_KEYS,
     ) -> None:
         self._connections, self.server_uuid, self.schemas = connections, server_uuid, schemas
-        self._stretches: list[_Stretch] = []
+        self._ranges: list[_ChangedRange] = []
         self.start = self.end = start
         self._most_keys = most_keys
         self._before = start
         self._refusal: TooManyChangedKeysError | None = None
         self._history: SchemaHistory | None = None
-        """What tables were in what is read, where the rows there do not say it; answers are in it."""
+        """The schema history for row events without column names; settings for unknown tables are applied to it."""
 
     def forget(self, before: BinlogCoordinates) -> None:
-        """Forget stretches that end before there: the pipeline has published them."""
+        """Remove the ranges up to ``before``, which the pipeline has published by now."""
         if before != self._before:
             self._before, self._refusal = before, None
-        self._stretches = [each for each in self._stretches if before < each.end]
-        if not self._stretches:
+        self._ranges = [each for each in self._ranges if before < each.end]
+        if not self._ranges:
             self.start = self.end = before
         else:
-            self.start = self._stretches[0].start
+            self.start = self._ranges[0].start
 
     def read_to(self, end: BinlogCoordinates) -> None:
-        """Read on to ``end``, a commit boundary.
+        """Read the changes up to ``end``, a commit boundary.
 
-        Raises TooManyChangedKeysError, again without reading until more is forgotten; and what reading a window's
-        binlog raises.
+        Raises TooManyChangedKeysError if there are more keys than ``most_keys``; later calls raise it without reading,
+        until `forget` is called with a later position. Also raises the errors of reading a window.
         """
         if self.end >= end:
             return
         if self._refusal is not None:
             raise self._refusal
         try:
-            for stretch in self._read(self.end, end):
-                self._stretches.append(stretch)
-                self.end = stretch.end
+            for changed in self._read(self.end, end):
+                self._ranges.append(changed)
+                self.end = changed.end
         except TooManyChangedKeysError as error:
             self._refusal = error
             raise
         self.end = end
 
     def keys(self, table: str) -> set[bytes]:
-        """The keys of "database.table" that changed."""
-        return set().union(*(stretch.keys.get(table, set()) for stretch in self._stretches))
+        """The changed keys of "database.table"."""
+        return set().union(*(changed.keys.get(table, set()) for changed in self._ranges))
 
     @property
     def tables(self) -> set[str]:
-        """Those of which any key changed, as "database.table"."""
-        return {table for stretch in self._stretches for table, keys in stretch.keys.items() if keys}
+        """The tables with changed keys, as "database.table"."""
+        return {table for changed in self._ranges for table, keys in changed.keys.items() if keys}
 
     @property
     def gtids(self) -> GtidSet:
-        """Transactions among which are those that changed the keys."""
-        return GtidSet().union(*(stretch.gtids for stretch in self._stretches if any(stretch.keys.values())))
+        """A GTID set with all transactions that changed the keys; it may have others too."""
+        return GtidSet().union(*(changed.gtids for changed in self._ranges if any(changed.keys.values())))
 
     @property
-    def tables_defined(self) -> set[str]:
-        """The tables that a statement defines anew, as "database.table"."""
-        return {name for stretch in self._stretches for name in stretch.definitions if not name.endswith(".")} - {""}
+    def redefined_tables(self) -> set[str]:
+        """The tables with DDL, as "database.table"."""
+        return {name for changed in self._ranges for name in changed.ddl if not name.endswith(".")} - {""}
 
-    def defined(self, table: str) -> BinlogCoordinates | None:
-        """Where the last statement begins that defines "database.table" anew, or "database"; None without one."""
-        return max((each.at for each in self._definitions_of(table)), default=None)
+    def last_ddl(self, table: str) -> BinlogCoordinates | None:
+        """The start of the last DDL statement on "database.table", or on "database"; None if there is none."""
+        return max((each.at for each in self._ddl_of(table)), default=None)
 
-    def replaced(self, table: str) -> BinlogCoordinates | None:
-        """Where the last statement begins after which keys of "database.table" may have other rows than before, and no
-        row event says so: another table has its name, for one. None without one."""
-        return max((each.at for each in self._definitions_of(table) if each.replaces_rows), default=None)
+    def last_replacement(self, table: str) -> BinlogCoordinates | None:
+        """The start of the last statement that may have replaced rows of "database.table" without row events, such as
+        a rename of another table to this name; None if there is none."""
+        return max((each.at for each in self._ddl_of(table) if each.replaces_rows), default=None)
 
-    def _definitions_of(self, table: str) -> Iterator[_Definition]:
-        for stretch in self._stretches:
-            for name, definitions in stretch.definitions.items():
+    def _ddl_of(self, table: str) -> Iterator[_TableDdl]:
+        for changed in self._ranges:
+            for name, statements in changed.ddl.items():
                 if name in (table, "") or (name.endswith(".") and f"{table}.".startswith(name)):
-                    yield from definitions
+                    yield from statements
 
-    def _read(self, start: BinlogCoordinates, end: BinlogCoordinates) -> Iterator[_Stretch]:
+    def _read(self, start: BinlogCoordinates, end: BinlogCoordinates) -> Iterator[_ChangedRange]:
         connections, schemas = self._connections, self.schemas
         window = Window(connections.pipeline.name, 0, self.server_uuid, start, end, "", "", 0)
         with connections.session_on(self.server_uuid) as session:
-            pieces = tuple(whole_file_slices(window, source.binlog_files(session)))
-            files = window_files(connections.mysql, window, (piece.file for piece in pieces))
+            slices = tuple(file_slices(window, source.binlog_files(session)))
+            files = window_files(connections.mysql, window, (binlog_slice.file for binlog_slice in slices))
             task = _KeyTask(
                 connections=connections,
                 server_uuid=self.server_uuid,
@@ -272,74 +283,77 @@ class ChangedKeys:
                 identity=f"{connections.pipeline.name}.keys",
                 frozen_at_ms=0,
                 files=files,
-                slices=pieces,
+                slices=slices,
                 schemas=schemas,
             )
             history = self._history_from(session, window) if schemas else None
             decoder = KernelDecoder(
                 task.route, lambda *table: schemas.get(table), KEYS, self.server_uuid, compared_as=task.compared_as
             )
-            for piece in pieces:
+            for binlog_slice in slices:
                 if history is not None:
-                    follower = SchemaFollower(history, piece)
+                    follower = SchemaFollower(history, binlog_slice)
                     decoder.programs.schema_lookup, decoder.on_statement = follower.lookup, follower.follow
                 lookup = decoder.programs.schema_lookup
-                decoder.prepared_rows = PreparedRows(EarlierSlices(task, piece, lookup, None))
+                decoder.prepared_rows = PreparedRows(EarlierSlices(task, binlog_slice, lookup, None))
                 blocks: list[MessageBlock] = []
                 reports: list[SliceReport] = []
                 held_bytes = 0
-                for item in decoder.decode(dump_of(task, piece), piece):
+                for item in decoder.decode(open_dump(task, binlog_slice), binlog_slice):
                     if isinstance(item, MessageBlock):
                         blocks.append(replace(item, payload=_LZ4.compress(item.payload, None)))
                         held_bytes += len(blocks[-1].payload)
-                        self._check(held_bytes <= _BYTES_A_KEY * self._most_keys, end)
+                        self._check_limit(held_bytes <= _BYTES_A_KEY * self._most_keys, end)
                     else:
                         reports.append(item)
-                begin, behind = (BinlogCoordinates(piece.file, position) for position in (piece.start, piece.end))
-                keys = self._settled_keys(blocks, settle((piece,), reports), behind)
+                begin, slice_end = (
+                    BinlogCoordinates(binlog_slice.file, position)
+                    for position in (binlog_slice.start, binlog_slice.end)
+                )
+                keys = self._resolved_keys(blocks, resolve_transactions((binlog_slice,), reports), slice_end)
                 statements = [each for report in reports for each in report.statements]
                 for statement in statements:
                     history = history and history.advance(statement)
-                self._history = history and history.reached(behind)
-                definitions = _definitions(session, statements)
+                self._history = history and history.extend_to(slice_end)
+                ddl = _ddl_by_name(session, statements)
                 gtids = GtidSet().union(*(GtidSet.parse(report.gtids) for report in reports))
-                yield _Stretch(begin, behind, keys, definitions, gtids)
+                yield _ChangedRange(begin, slice_end, keys, ddl, gtids)
 
     def _history_from(self, session: Session, window: Window) -> SchemaHistory | None:
-        """The history that ``window`` is read with; None where its rows name their columns."""
+        """The schema history with which to read ``window``; None if its row events have the names of columns."""
         if self._history is None or not self._history.covers(window.server_uuid, window.start):
             history = history_for(self._connections, session, window, commit_log_state(self._connections))
             pipeline = self._connections.pipeline
-            self._history = answered(pipeline, history) if history and history.tables_known else None
+            self._history = apply_answers(pipeline, history) if history and history.tables_known else None
         return self._history
 
-    def _settled_keys(
-        self, blocks: Iterable[MessageBlock], settlement: Settlement, end: BinlogCoordinates
+    def _resolved_keys(
+        self, blocks: Iterable[MessageBlock], transaction_outcomes: TransactionOutcomes, end: BinlogCoordinates
     ) -> dict[str, set[bytes]]:
-        """The keys of compressed ``blocks`` by table, but for those of changes that are void where they stand."""
-        void = (*settlement.rolled_back, *settlement.prepared)
-        held = sum(len(keys) for stretch in self._stretches for keys in stretch.keys.values())
+        """Table -> its keys in the compressed ``blocks``, without changes that were rolled back or only prepared."""
+        excluded = (*transaction_outcomes.rolled_back, *transaction_outcomes.prepared)
+        held = sum(len(keys) for changed in self._ranges for keys in changed.keys.values())
         keys: dict[str, set[bytes]] = {}
         for block in blocks:
             of_block = block_keys(replace(block, payload=_LZ4.decompress(block.payload)))
-            if void:
-                of_block = (each for each in of_block if not any(of.holds(block.origin, each[0]) for of in void))
+            if excluded:
+                of_block = (each for each in of_block if not any(of.holds(block.origin, each[0]) for of in excluded))
             keys.setdefault(block.topic.removeprefix(KEYS_OF), set()).update(key for _, key in of_block)
-            self._check(held + sum(map(len, keys.values())) <= self._most_keys, end)
+            self._check_limit(held + sum(map(len, keys.values())) <= self._most_keys, end)
         return keys
 
-    def _check(self, is_room: bool, end: BinlogCoordinates) -> None:
-        if not is_room:
+    def _check_limit(self, is_within: bool, end: BinlogCoordinates) -> None:
+        if not is_within:
             name = self._connections.pipeline.name
             raise TooManyChangedKeysError(
-                f"more than {self._most_keys:,} keys of the tables that are read changed between {self.start} and "
-                f"{end}, and pipeline {name!r} has not published their changes: rows are read when it has. Run it "
-                "beside the snapshot; or let the snapshot hold more keys in memory (changed_keys), at 150 bytes each."
+                f"expected at most {self._most_keys:,} changed keys in the tables of the snapshot, found more between "
+                f"{self.start} and {end}. Pipeline {name!r} has not published these changes: the snapshot waits. Run "
+                "the pipeline during the snapshot, or allow more keys in memory (changed_keys), at 150 bytes each."
             )
 
 
 def block_keys(block: MessageBlock) -> Iterator[tuple[int, bytes]]:
-    """Position and key of each message that has one."""
+    """Yield the position and key of each message that has a key."""
     arrays = block.arrays()
     begin = 0
     for number, position in enumerate(arrays.positions):
@@ -348,21 +362,21 @@ def block_keys(block: MessageBlock) -> Iterator[tuple[int, bytes]]:
         begin = arrays.ends[4 * number + 3]
 
 
-def _definitions(session: Session, statements: Sequence[Statement]) -> dict[str, list[_Definition]]:
+def _ddl_by_name(session: Session, statements: Sequence[Statement]) -> dict[str, list[_TableDdl]]:
     if not statements:
         return {}
     server, collations = server_of(session), collation_names(session)
-    found: dict[str, list[_Definition]] = {}
+    by_name: dict[str, list[_TableDdl]] = {}
     for statement in statements:
         read = read_logged(statement, server, collations)
         change = read.change
-        makes = isinstance(change, CreateDatabase) and not change.replace
-        if read.kind in _DEFINES and not isinstance(change, AlterDatabase):
+        is_create = isinstance(change, CreateDatabase) and not change.replace
+        if read.kind in _DDL_KINDS and not isinstance(change, AlterDatabase):
             names = [f"{name.database}.{name.table}" for name in read.tables]
             if isinstance(change, DropDatabase | CreateDatabase):
-                names = [change.name if makes else f"{change.name}."]
+                names = [change.name if is_create else f"{change.name}."]
             at = BinlogCoordinates(statement.file, statement.position)
-            definition = _Definition(at, read.replaces_rows)
+            ddl = _TableDdl(at, read.replaces_rows)
             for name in names or [""]:
-                found.setdefault(name, []).append(definition)
-    return found
+                by_name.setdefault(name, []).append(ddl)
+    return by_name

@@ -1,8 +1,8 @@
-"""Boundaries of chunks in the commit log: keys of rows, which its readers may not be meant to see.
+"""Encrypts the boundaries of chunks in the commit log, because they are keys of rows.
 
-A boundary is the primary key of a row, also where the pipeline leaves out or masks that column and chooses another key
-for its messages. So they are encrypted where the pipeline has a key for it: `commit_log.key`, or else the secret of a
-mask that hashes. Where it has neither, tables whose primary key it hides are in no snapshot.
+A boundary is the primary key of a row, even if the pipeline leaves out or masks that column and chooses another key for
+its messages. So boundaries are encrypted with `commit_log.key` or, without it, with the secret of a hashing mask. If
+there is no secret, a snapshot refuses tables whose primary key the pipeline hides.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from changefeed.model.column_rules import HmacSha256, Sha256
 from changefeed.model.key_range import Boundary, KeyRange
 from changefeed.model.table_schema import TableSchema
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.settings.pipeline_settings import SHORTEST_KEY
+from changefeed.settings.pipeline_settings import MIN_KEY_LENGTH
 
 
 def cipher_of(connections: PipelineConnections) -> TextCipher | None:
-    """What encrypts the boundaries of the pipeline's snapshots; None where it has no secret for it.
+    """The cipher for the boundaries of the pipeline's snapshots; None if the pipeline has no secret.
 
-    A mask's secret that could be guessed encrypts nothing: what it encrypted would tell a right guess.
+    Short secrets of masks are not used: with the encrypted text, an attacker could test guesses of a short secret.
     """
     secrets = list(connections.kafka.log_keys.secrets)
     for rule in connections.column_rules.rules:
@@ -32,12 +32,12 @@ def cipher_of(connections: PipelineConnections) -> TextCipher | None:
             secrets.append(rule.treatment.key)
         elif isinstance(rule.treatment, Sha256):
             secrets.append(rule.treatment.salt)
-    long = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST_KEY))
+    long = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= MIN_KEY_LENGTH))
     return TextCipher(long) if long else None
 
 
 def check_bounds(connections: PipelineConnections, schemas: Iterable[TableSchema]) -> None:
-    """Raises SettingsError where the pipeline hides a column of a primary key, and nothing encrypts the boundaries."""
+    """Raises SettingsError if the pipeline hides a column of a primary key and has no cipher for boundaries."""
     pipeline = connections.pipeline
     hidden = [
         f"{schema.database}.{schema.table}.{name}"
@@ -48,16 +48,16 @@ def check_bounds(connections: PipelineConnections, schemas: Iterable[TableSchema
     if hidden and cipher_of(connections) is None:
         more = f" (and {len(hidden) - 1} more)" if len(hidden) > 1 else ""
         raise SettingsError(
-            f"a snapshot keeps in the commit log how far it has come, as values of the primary key, and pipeline "
-            f"{pipeline.name!r} hides {hidden[0]}{more} in its messages: whoever reads that topic would read "
-            "them. Nothing was published. Set `commit_log: {key: ...}`, by which they are encrypted (and run "
-            f"`changefeed sign {pipeline.name}` once, if it has published already), or mask the column by hmac_sha256 "
-            f"under a key of {SHORTEST_KEY} characters or more; or leave the table out of the snapshot with --tables."
+            f"a snapshot stores its progress in the commit log as values of the primary key, and pipeline "
+            f"{pipeline.name!r} hides {hidden[0]}{more} in its messages: readers of that topic would see them. "
+            "Nothing was published. Set `commit_log: {key: ...}`, which encrypts them (and run `changefeed sign "
+            f"{pipeline.name}` once, if the pipeline has published already), or mask the column by hmac_sha256 with a "
+            f"key of {MIN_KEY_LENGTH} characters or more; or leave the table out of the snapshot with --tables."
         )
 
 
 def without_bounds(snapshot: SnapshotRecord, cipher: TextCipher | None, identity: str) -> SnapshotRecord:
-    """``snapshot`` as its log keeps it: with its boundaries encrypted, where there is a ``cipher``."""
+    """``snapshot`` in the form that its log stores: with encrypted boundaries if there is a ``cipher``."""
     if cipher is None:
         return snapshot
     at, within = [table.at for table in snapshot.tables], [chunk.within for chunk in snapshot.round]
@@ -67,15 +67,18 @@ def without_bounds(snapshot: SnapshotRecord, cipher: TextCipher | None, identity
 
 
 def with_bounds(snapshot: SnapshotRecord, cipher: TextCipher | None, identity: str) -> SnapshotRecord:
-    """What `without_bounds` was given. Raises SettingsError where no secret of the pipeline decrypts them."""
+    """``snapshot`` with decrypted boundaries; the reverse of `without_bounds`.
+
+    Raises SettingsError if no secret of the pipeline decrypts the boundaries.
+    """
     if not snapshot.bounds:
         return snapshot
     text = cipher and cipher.decrypt(snapshot.bounds, identity)
     if not text:
         raise SettingsError(
-            f"how far snapshot {identity!r} has come is encrypted in the commit log, and no secret of the pipeline "
-            "decrypts it: `commit_log.key`, or the mask that it was encrypted by, changed since. Nothing more was "
-            "published. Put the old secret back, also under `commit_log.previous_keys`; or start a new snapshot."
+            f"the progress of snapshot {identity!r} is encrypted in the commit log, and no secret of the pipeline "
+            "decrypts it: `commit_log.key`, or the mask whose secret encrypted it, changed since. Nothing more was "
+            "published. Put the old secret back, or add it to `commit_log.previous_keys`; or start a new snapshot."
         )
     at, ranges = json.loads(text)
     within = [KeyRange(_boundary(after), _boundary(upto)) for after, upto in ranges]

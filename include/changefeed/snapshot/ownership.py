@@ -1,4 +1,4 @@
-"""Which process runs a snapshot, and when it may publish: a round and a window are never published at once."""
+"""Ensures that one process runs a snapshot, and that it never publishes at the same time as a window."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from changefeed.pipeline.windows import check_not_renamed
 
 @dataclass(frozen=True)
 class Claim:
-    """No other run of the pipeline can publish: ``attempt`` is its newest.
+    """A claim of the pipeline. While it is held, no other run can publish.
 
-    ``pipeline_log`` and ``log``, the snapshot's own, are to be written with; ``state`` and ``own`` are what they said
-    when the claim began.
+    - ``attempt``: the newest attempt of the pipeline.
+    - ``pipeline_log``: the pipeline's log, for writing; ``state`` is its state when the claim began.
+    - ``log``: the snapshot's own log, for writing; ``own`` is its state when the claim began.
     """
 
     attempt: str
@@ -32,9 +33,9 @@ class Claim:
 
 
 class Ownership:
-    """That this process runs snapshot ``identity``, as ``attempt``; ``tasks`` is how many tasks may publish at once.
+    """This process's ownership of snapshot ``identity``, as ``attempt``. At most ``tasks`` tasks publish at once.
 
-    ``is_paused`` says whether somebody had paused the snapshot when its log was read last.
+    ``is_paused`` is true if the snapshot was paused when its log was last read.
     """
 
     def __init__(self, connections: PipelineConnections, identity: str, attempt: str, tasks: int) -> None:
@@ -43,29 +44,29 @@ class Ownership:
         self.is_paused = False
 
     def check(self, own: CommitLogState) -> None:
-        """Raises FencedError where another process runs the snapshot since, by its log, which is at ``own``."""
+        """Raises FencedError if another process has taken over the snapshot, according to its log's state ``own``."""
         if own.attempt != self._attempt:
-            raise FencedError(f"another process runs snapshot {self._identity!r} since; this one stops")
+            raise FencedError(f"another process has taken over snapshot {self._identity!r}; this one stops")
         self.is_paused = bool(own.of(PauseRecord))
 
     def read(self) -> None:
-        """Read the snapshot's log, and `check`."""
+        """Read the snapshot's log, and `check` its state."""
         self.check(self.log.read())
 
     @contextmanager
-    def claim(self, patience_seconds: float, *, takes_over: bool = False) -> Iterator[Claim]:
-        """Claim the pipeline for the block, waiting so long; no earlier publisher of it can publish any more.
+    def claim(self, timeout_seconds: float, *, takes_over: bool = False) -> Iterator[Claim]:
+        """A context that claims the pipeline, and fences earlier publishers. Waits at most ``timeout_seconds``.
 
-        With ``takes_over`` this process runs the snapshot from then on. Raises PipelineBusyError; CheckpointError where
-        the pipeline was renamed; FencedError as `check`.
+        With ``takes_over``, this process takes over the snapshot. Raises PipelineBusyError after the timeout,
+        CheckpointError if the pipeline was renamed, and FencedError as `check` does.
         """
         connections = self._connections
-        with connections.lease(brief=True, patience_seconds=patience_seconds) as lease:
+        with connections.lease(brief=True, timeout_seconds=timeout_seconds) as lease:
             attempt = fence(lease, self._tasks)
             pipeline_log, log = lease.log(), lease.log(self._identity)
             if takes_over:
                 log.keep(AttemptRecord(self._attempt))
-            state, own = pipeline_log.read_beside(self._identity)
+            state, own = pipeline_log.read_with(self._identity)
             check_not_renamed(connections.pipeline.name, state)
             self.check(own)
             yield Claim(attempt, pipeline_log, log, state, own)

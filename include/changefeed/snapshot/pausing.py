@@ -1,4 +1,4 @@
-"""Pausing a pipeline's snapshots: they publish the chunks under way, and wait until they are resumed."""
+"""Pauses a pipeline's snapshots. A paused snapshot publishes its current chunks, and waits until it is resumed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from changefeed.pipeline.connections import PipelineConnections
 
 
 def set_paused(connections: PipelineConnections, *, paused: bool) -> list[str]:
-    """Pause or resume the snapshots that are not finished, those that were stopped among them; their identities.
+    """Pause or resume all unfinished snapshots, also if they are not running, and return their identities.
 
-    It is kept in the commit log: one that is stopped while it is paused is paused when it is run again. Raises
-    SettingsError where there is none, BrokerUnavailableError, TopicError.
+    The commit log stores the pause. So if a paused snapshot is stopped, it is still paused when it is run again.
+    Raises SettingsError if there is no unfinished snapshot, BrokerUnavailableError and TopicError.
     """
     pipeline = connections.pipeline.name
     log, ours = connections.commit_log(), snapshot_identity(pipeline, "")
@@ -24,8 +24,9 @@ def set_paused(connections: PipelineConnections, *, paused: bool) -> list[str]:
     }
     if not unfinished:
         raise SettingsError(
-            f"pipeline {pipeline!r} has no snapshot under way to be {'paused' if paused else 'resumed'}: all that its "
-            "commit log knows are finished, and one that was just started is not in it before its first chunks."
+            f"pipeline {pipeline!r} has no unfinished snapshot that could be {'paused' if paused else 'resumed'}: all "
+            "snapshots in its commit log are finished. A snapshot that was just started is in the log after its first "
+            "chunks are read: try again then."
         )
     for identity, state in unfinished.items():
         own = connections.commit_log(identity)

@@ -1,4 +1,4 @@
-"""From a request to a snapshot that can begin: what it will read, and why it cannot where it cannot."""
+"""Plans a snapshot from a request: selects its tables, and checks whether the snapshot is possible."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
 
 @dataclass(frozen=True)
 class SnapshotPlan:
-    """A snapshot that is to be published under ``identity``, from where it ``stands``.
+    """The plan of the snapshot ``identity``, which begins or continues at ``progress``.
 
-    ``checkpoint`` is the pipeline's at that time: what was published before it is known, and more later.
+    ``checkpoint`` is the pipeline's checkpoint at the time of the plan: everything before it is published.
     """
 
     identity: str
     request: SnapshotRequest
     checkpoint: Checkpoint
-    stands: SnapshotRecord
+    progress: SnapshotRecord
     topics: Mapping[str, str]
 
     @property
     def tables(self) -> tuple[TableProgress, ...]:
-        """Its tables."""
-        return self.stands.tables
+        """The tables of the snapshot."""
+        return self.progress.tables
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as a task hands them on; `from_json` reads them."""
+        """The plan as plain values for an XCom; `from_json` reads them."""
         return {
             "identity": self.identity,
             "request": self.request.model_dump(mode="json"),
             "checkpoint": self.checkpoint.to_text(),
-            "tables": [replace(table, at=None).to_json() for table in self.tables],  # a task's XCom has no row's key
-            "rules": dict(self.stands.rules),
-            "began_ms": self.stands.began_ms,
+            "tables": [replace(table, at=None).to_json() for table in self.tables],  # an XCom has no keys of rows
+            "rules": dict(self.progress.rules),
+            "began_ms": self.progress.began_ms,
             "topics": dict(self.topics),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SnapshotPlan:
-        """The plan as it was handed on; how far it has come since, the commit log says."""
+        """The plan from values of `to_json`, without progress. The commit log has the progress."""
         request = SnapshotRequest.of(dict(values["request"]))
-        tables = tuple(map(_unread, map(TableProgress.from_json, values["tables"])))
-        stands = _begun(values["request"], values["rules"], tables, int(values["began_ms"]))
+        tables = tuple(map(_without_progress, map(TableProgress.from_json, values["tables"])))
+        progress = _new_record(values["request"], values["rules"], tables, int(values["began_ms"]))
         checkpoint = Checkpoint.from_text(values["checkpoint"])
-        return cls(values["identity"], request, checkpoint, stands, values["topics"])
+        return cls(values["identity"], request, checkpoint, progress, values["topics"])
 
 
 def plan_snapshot(
@@ -81,76 +81,77 @@ def plan_snapshot(
     request: SnapshotRequest,
     identity: str,
     *,
-    only_look: bool = False,
+    dry_run: bool = False,
 ) -> SnapshotPlan:
-    """Find the tables of ``request``, or how far a snapshot has come that was begun as ``identity``.
+    """Return the plan of a new snapshot of ``request``, or of the earlier snapshot ``identity`` with its progress.
 
-    A pipeline that never ran gets its first checkpoint, at its `start`: its windows publish what changes from there on.
-    Not where somebody wants ``only_look``.
+    A pipeline that never ran gets its first checkpoint, at its `start`, so that its windows publish the changes from
+    there on. With ``dry_run`` no checkpoint is stored.
 
-    Raises SettingsError for tables that the pipeline does not capture and for settings under which a snapshot cannot
-    be right; SourceError for a server that logs parts of rows, and for tables that its user may not read; and as
-    `pipeline.plan.plan`.
+    Raises:
+    - SettingsError for tables that the pipeline does not capture, and for settings that snapshots do not support.
+    - SourceError if the server logs partial rows, or if its user may not read a table.
+    - The errors of `pipeline.plan.plan`.
     """
     pipeline = connections.pipeline
     check_takes_snapshots(pipeline)
     with ThreadPoolExecutor(1, "changefeed-plan") as beside:
         logged = beside.submit(commit_log_state, connections, identity)
-        checkpoint = _checkpoint(connections, store, keep_first=not only_look)
+        checkpoint = _checkpoint(connections, store, keep_first=not dry_run)
     with connections.session() as session:
         check_row_images(session)
         check_rights(connections, session, known_tables(connections), request.tables)
         topics = table_topics(pipeline, session, sequences=False)
         begun = logged.result().of(SnapshotRecord)
-        stands = begun[0] if begun else _new(pipeline, session, request, topics)
+        progress = begun[0] if begun else _plan_tables(pipeline, session, request, topics)
         if pipeline.hides_columns:
-            names = ((table.database, table.table) for table in stands.tables)
+            names = ((table.database, table.table) for table in progress.tables)
             check_bounds(connections, table_schemas(session, names).values())
         if asked := request.asked:
-            names = ((table.database, table.table) for table in stands.tables)
+            names = ((table.database, table.table) for table in progress.tables)
             for schema in table_schemas(session, names).values():
-                check_asked(connections, schema, asked)
-    named = {table.name: topics.get((table.database, table.table)) for table in stands.tables}
+                check_condition_columns(connections, schema, asked)
+    named = {table.name: topics.get((table.database, table.table)) for table in progress.tables}
     there = {name: topic for name, topic in named.items() if topic is not None}
-    return SnapshotPlan(identity, request, checkpoint, stands, there)
+    return SnapshotPlan(identity, request, checkpoint, progress, there)
 
 
-def _unread(table: TableProgress) -> TableProgress:
+def _without_progress(table: TableProgress) -> TableProgress:
     return TableProgress(table.database, table.table, table.key, table.estimated_rows, row_bytes=table.row_bytes)
 
 
 def _checkpoint(connections: PipelineConnections, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
     try:
         return plan(connections, store, keep_first_checkpoint=keep_first).expected
-    except StaleCheckpointError:  # a run began or ended in this moment
+    except StaleCheckpointError:  # a run began or ended meanwhile
         return plan(connections, store, keep_first_checkpoint=keep_first).expected
 
 
 def check_takes_snapshots(pipeline: Pipeline) -> None:
-    """Raises SettingsError for settings under which rows that are read cannot stand beside the windows' changes."""
+    """Raises SettingsError for settings that snapshots do not support."""
     if pipeline.reader == "reference":
         raise SettingsError(
-            f"pipeline {pipeline.name!r} has `reader: reference`, which reads no rows of tables: take the kernel"
+            f"pipeline {pipeline.name!r} has `reader: reference`, which cannot read rows of tables: use the kernel"
         )
     by_option = {op for choice in compile_routes(pipeline).formats for op in choice.row_rules.skipped}
     for skipped, setting in ((pipeline.skip, "skip"), (by_option, "skipped.operations")):
         if left_out := [op for op in ("r", "c", "u") if op in skipped]:
             raise SettingsError(
                 f"pipeline {pipeline.name!r} has {left_out[0]!r} in `{setting}`: a snapshot publishes op r, and leaves "
-                "out rows that change while it reads, as windows publish those by op c or u. Take these ops out of "
+                "out rows that change while it reads, as windows publish those with op c or u. Remove these ops from "
                 f"`{setting}`"
             )
 
 
-def _new(
+def _plan_tables(
     pipeline: Pipeline, session: Session, request: SnapshotRequest, names: Collection[tuple[str, str]]
 ) -> SnapshotRecord:
     stored = {(str(database), str(table)): values for database, table, *values in session.rows(_ROWS)}
     tables = []
-    for (database, table), schema in table_schemas(session, (name for name in names if request.takes(*name))).items():
+    for (database, table), schema in table_schemas(session, (name for name in names if request.matches(*name))).items():
         rows, row_bytes, engine, transactions = stored.get((database, table), (0, 0, None, None))
         if not schema.primary_key and engine is not None and transactions != "YES":
-            raise _without_view(f"{database}.{table}", str(engine))
+            raise _no_view_error(f"{database}.{table}", str(engine))
         tables.append(TableProgress(database, table, key_text(schema), int(rows), row_bytes=int(row_bytes)))
     if not tables:
         captured = sorted(f"{database}.{table}" for database, table in names)
@@ -158,32 +159,32 @@ def _new(
             f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables) or '*.*'}: it "
             f"captures {', '.join(captured) or 'none'}"
         )
-    return _begun(request.model_dump(mode="json"), message_rules(pipeline), tuple(tables), int(time.time() * 1000))
+    return _new_record(request.model_dump(mode="json"), message_rules(pipeline), tuple(tables), int(time.time() * 1000))
 
 
-def _without_view(table: str, engine: str) -> SettingsError:
+def _no_view_error(table: str, engine: str) -> SettingsError:
     return SettingsError(
-        f"table {table} has no primary key, and its engine {engine} shows no rows as they were at one moment: a row "
-        "that is written while it is read would be published twice. Nothing was published. Give it a primary key, or "
-        "ALTER TABLE … ENGINE = InnoDB; or name the other tables in `tables` of the snapshot."
+        f"table {table} has no primary key, and its engine {engine} has no consistent reads: a row that is written "
+        "while the table is read could be published twice. Nothing was published. Give it a primary key, or ALTER "
+        "TABLE … ENGINE = InnoDB; or name the other tables in `tables` of the snapshot."
     )
 
 
-def _begun(
+def _new_record(
     request: Mapping[str, Any], rules: Mapping[str, str], tables: tuple[TableProgress, ...], began_ms: int
 ) -> SnapshotRecord:
-    """Its chunks are numbered from the time on when it began: an event id names no row of another snapshot."""
+    """The record of a new snapshot. Chunk numbers start at ``began_ms``, so event ids differ between snapshots."""
     return SnapshotRecord(request, rules, tables, began_ms, number=began_ms)
 
 
 def key_text(schema: TableSchema) -> str:
-    """What decides how ranges of the table's key compare; '' without a key."""
+    """A text with everything that defines the order of the table's primary key; '' without a key."""
     TableKey.of(schema)
     return ", ".join(_ordered_by(schema.columns[number]) for number in schema.primary_key)
 
 
 def _ordered_by(column: Column) -> str:
-    """Name and type of a key's column, with all that says how its values are written and compared."""
+    """The name and type of a key's column, with all attributes that change how its values are written or compared."""
     sizes = [column.length, column.precision, column.scale, column.datetime_precision]
     arguments = [repr(label) for label in column.labels] or [str(size) for size in sizes if size is not None]
     type = f"{column.data_type}({', '.join(arguments)})" if arguments else column.data_type
@@ -192,55 +193,56 @@ def _ordered_by(column: Column) -> str:
 
 
 def check_row_images(session: Session) -> None:
-    """Raises SourceError for a server that logs parts of rows from now on."""
+    """Raises SourceError if the server logs partial rows."""
     image = session.variable("binlog_row_image")
     if image not in (None, "FULL"):
         raise SourceError(
-            f"{session.connection}: binlog_row_image is {image!r}, and a snapshot wants FULL: it leaves out rows that "
-            "change while it reads, as windows publish those, whole. SET GLOBAL binlog_row_image = 'FULL' (open "
-            "sessions keep theirs until they reconnect)."
+            f"{session.connection}: expected binlog_row_image FULL, found {image!r}: a snapshot leaves out rows that "
+            "change while it reads, so windows have to publish those completely. SET GLOBAL binlog_row_image = 'FULL' "
+            "(open sessions keep theirs until they reconnect)."
         )
 
 
 def check_begun(begun: Iterable[BegunRecord], rules: Mapping[str, str]) -> None:
-    """A window that is published in part is finished by the settings that it was begun with; raises SettingsError."""
+    """Raises SettingsError if a window is published in part with other settings, because they must not change in it."""
     for record in begun:
-        if changed := _changed(record.rules, rules):
+        if changed := _changed_rules(record.rules, rules):
             raise SettingsError(
-                f"window {record.window.number} of pipeline {record.window.pipeline!r} was published in part by "
-                f"other settings ({changed} changed): run the pipeline first, which finishes it or says what to do. "
-                "Nothing was published."
+                f"window {record.window.number} of pipeline {record.window.pipeline!r} was published in part with "
+                f"other settings ({changed} changed). Nothing was published. Run the pipeline first: it finishes the "
+                "window, or says what to do."
             )
 
 
 def check_rules(begun: SnapshotRecord, rules: Mapping[str, str], identity: str, pipeline: str) -> None:
-    """A snapshot is finished by the settings that it was begun with; raises SettingsError."""
-    if changed := _changed(begun.rules, rules):
+    """Raises SettingsError if the snapshot began with other settings, because they must not change within it."""
+    if changed := _changed_rules(begun.rules, rules):
         raise SettingsError(
             f"snapshot {identity!r} was begun with other settings: {changed} of pipeline {pipeline!r} changed since. "
-            "Rows that it has published are written by the old ones. Nothing more was published. Put the settings "
-            "back, or start a new snapshot."
+            "Its published rows are written with the old ones. Nothing more was published. Restore the settings, or "
+            "start a new snapshot."
         )
 
 
-def _changed(begun: Mapping[str, str], rules: Mapping[str, str]) -> str:
-    """The settings that are others now, for a message; '' where none is."""
+def _changed_rules(begun: Mapping[str, str], rules: Mapping[str, str]) -> str:
+    """The names of the settings that changed, for a message; '' if none changed."""
     return ", ".join(f"`{rule}`" for rule in sorted(begun) if rules.get(rule) != begun[rule])
 
 
-def check_asked(connections: PipelineConnections, schema: TableSchema, asked: Collection[str]) -> None:
-    """Raises SettingsError for a table that the pipeline does not capture, and where a condition names columns,
-    ``asked``, that are hidden or that the table does not have.
+def check_condition_columns(connections: PipelineConnections, schema: TableSchema, asked: Collection[str]) -> None:
+    """Raises SettingsError if the pipeline does not capture the table, or if a condition may not use its columns.
 
-    What a function of `transforms` hides, it alone knows: of its tables only the key may be asked about, and that not
-    where the function's arguments name it. Whoever reads rows calls this: between plan and reading stand an XCom, which
-    others may edit, and time.
+    ``asked`` are the columns of the condition. They must exist and must not be hidden.
+
+    A function of `transforms` may hide any column. So a condition on its tables may use only columns of the key that
+    the function's arguments do not name. Tasks that read rows call this again, because the XCom with the plan may have
+    been edited, and the settings may have changed.
     """
     name = f"{schema.database}.{schema.table}"
     if not connections.pipeline.tables.matches(schema.database, schema.table):
         raise SettingsError(
-            f"snapshot: {name} is not a table that pipeline {connections.pipeline.name!r} captures. Nothing of it was "
-            "read. Start a new snapshot: its plan was edited, or `tables` changed since"
+            f"snapshot: pipeline {connections.pipeline.name!r} does not capture {name}: the plan was edited, or "
+            "`tables` changed since. Nothing of it was read. Start a new snapshot"
         )
     transformed = any(matches(each.tables, schema.database, schema.table) for each in connections.pipeline.transforms)
 
@@ -261,6 +263,6 @@ def check_asked(connections: PipelineConnections, schema: TableSchema, asked: Co
         if is_hidden(position):
             raise SettingsError(
                 f"snapshot: where: column {column!r} of {name} is left out or masked by the pipeline, or may be by its "
-                "`transforms`, and a condition would tell what is in it. Nothing was published. Compare a column that "
-                "is shown, or the table's key"
+                "`transforms`, and a condition would reveal its values. Nothing was published. Use a column that is "
+                "published as it is, or the table's key"
             )

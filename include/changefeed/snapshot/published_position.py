@@ -1,4 +1,4 @@
-"""Where a pipeline's published changes end, as a snapshot beside its windows has to know it."""
+"""Finds the end of a pipeline's published changes, for a snapshot."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.open_windows import unfinished
-from changefeed.pipeline.windows import settled_state
+from changefeed.pipeline.open_windows import find_unfinished
+from changefeed.pipeline.windows import last_stable_state
 from changefeed.source.mysql.session import Session
 
-SETTLED_SECONDS = 5.0
-"""MySQL without GTIDs: what was published so long ago is taken to be visible to each reader of the source."""
+VISIBLE_AFTER_SECONDS = 5.0
+"""On MySQL without GTIDs, transactions are assumed to be visible on the source this long after their publication."""
 _STATE_SECONDS = 1.0
-"""How long what the pipeline's commit log said, while no window was published, is taken for what it says."""
+"""The maximum age of a remembered state of the commit log, which was read while no window could be published."""
 
 
 @dataclass(frozen=True)
-class Published:
-    """The end of all that is published, and behind it the head of a window that is published in part, or None."""
+class PublishedEnd:
+    """The end of the completely published changes, and the head of a window that is published in part, or None."""
 
     end: Checkpoint
     begun: BinlogCoordinates | None
 
     @property
     def reach(self) -> BinlogCoordinates:
-        """Behind all of which something may be in Kafka."""
+        """The position after which no change is in Kafka."""
         at = self.end.coordinates
         return at if self.begun is None else max(at, self.begun)
 
 
 class PublishedPosition:
-    """Follows the end of what a pipeline publishes on server ``server_uuid``, from ``checkpoint`` on."""
+    """Follows the end of a pipeline's published changes, from ``checkpoint`` on."""
 
     def __init__(self, connections: PipelineConnections, checkpoint: Checkpoint) -> None:
         self._connections, self._checkpoint = connections, checkpoint
@@ -44,34 +44,34 @@ class PublishedPosition:
         self._remembered: tuple[CommitLogState, float] | None = None
 
     def remember(self, state: CommitLogState) -> None:
-        """The pipeline's commit log is at ``state`` now: for a moment it need not be read again."""
+        """Store ``state``, the current state of the pipeline's commit log, to avoid another read for a moment."""
         self._remembered = state, time.monotonic()
 
-    def of(self, state: CommitLogState, server_uuid: str) -> Published:
-        """What ``state``, the pipeline's commit log, says.
+    def of(self, state: CommitLogState, server_uuid: str) -> PublishedEnd:
+        """The published end according to ``state`` of the pipeline's commit log.
 
-        Raises PipelineBusyError where the pipeline still stands on another server: its next run looks up where it is on
-        this one; CheckpointError as `pipeline.open_windows`.
+        Raises PipelineBusyError if the pipeline's position is still on another server: the next run must find it on
+        this server. Raises CheckpointError as `pipeline.open_windows` does.
         """
-        left = unfinished(self._checkpoint, state, server_uuid)
+        left = find_unfinished(self._checkpoint, state, server_uuid)
         if left.end.server_uuid != server_uuid:
             raise PipelineBusyError(
-                f"pipeline {left.end.pipeline!r} stands on server {left.end.server_uuid}, and its connection leads to "
-                f"server {server_uuid} now: rows that are read there cannot be put in order with its changes before a "
-                "run has looked up where it stands on it. Run the pipeline; the snapshot goes on when it is run again."
+                f"pipeline {left.end.pipeline!r} is at a position of server {left.end.server_uuid}, and its connection "
+                f"leads to server {server_uuid}: rows that are read there cannot be ordered with its changes before a "
+                "run has found its position on that server. Run the pipeline, then run the snapshot again."
             )
-        return Published(left.end, left.begun.head if left.begun else None)
+        return PublishedEnd(left.end, left.begun.head if left.begun else None)
 
-    def visible(self, session: Session, server_uuid: str) -> BinlogCoordinates | None:
-        """Coordinates before which all is published, and is seen by whoever reads the source from now on.
+    def visible_position(self, session: Session, server_uuid: str) -> BinlogCoordinates | None:
+        """The coordinates before which all changes are published, and visible to new transactions on the source.
 
-        None while they are not known yet; asked again a moment later they will be. Raises as `of`.
+        None if they are not known yet: call again a moment later. Raises what `of` raises.
         """
         state, at = self._remembered or (None, 0.0)
         if state is None or time.monotonic() - at >= _STATE_SECONDS:
-            state = settled_state(self._connections)
+            state = last_stable_state(self._connections)
         end = self.of(state, server_uuid).end
-        if session.is_mariadb:  # where each view says where it stands
+        if session.is_mariadb:  # on MariaDB, `read_view` compares the position of each view
             return end.coordinates
         if end.gtids:
             (executed,) = session.row("SELECT @@GLOBAL.gtid_executed")
@@ -79,15 +79,15 @@ class PublishedPosition:
         now = time.monotonic()
         if not self._seen or self._seen[-1][1] != end.coordinates:
             self._seen.append((now, end.coordinates))
-        settled = [at for seen, at in self._seen if now - seen >= SETTLED_SECONDS]
-        self._seen = [entry for entry in self._seen if not settled or entry[1] >= settled[-1]]
-        return settled[-1] if settled else None
+        visible = [at for seen, at in self._seen if now - seen >= VISIBLE_AFTER_SECONDS]
+        self._seen = [entry for entry in self._seen if not visible or entry[1] >= visible[-1]]
+        return visible[-1] if visible else None
 
 
 def is_covered(state: CommitLogState, server_uuid: str, start: BinlogCoordinates, end: Checkpoint, rules: str) -> bool:
-    """Whether all between ``start`` and ``end`` was published by windows of these ``rules`` (`rules_digest`).
+    """Whether windows with these ``rules`` (`rules_digest`) published everything between ``start`` and ``end``.
 
-    Not where a seek went over some of it, where settings were others, or where it is not known any more.
+    It is false if a seek skipped a part, if settings changed, or if the commit log does not have a window any more.
     """
     at = end.coordinates
     for number in sorted(state.seals, reverse=True):

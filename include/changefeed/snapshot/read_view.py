@@ -1,8 +1,10 @@
-"""The view of its rows that a chunk is read in, and where in the binlog it stands.
+"""Begins the consistent view in which a chunk is read, and finds the view's position in the binlog.
 
-What a view shows must hold all that the pipeline has published when the round begins. A server moves the end of its
-binlog before a transaction can be seen, so the end of the binlog alone proves nothing: MariaDB says of a snapshot where
-it stands; MySQL says which GTIDs are executed, those that can be seen; without GTIDs time has to do.
+A view must include all changes that the pipeline has published when the round begins. A server writes a transaction to
+its binlog before the transaction becomes visible. So a view may miss transactions that are in the binlog:
+- MariaDB reports the binlog position of a view.
+- MySQL with GTIDs reports the executed GTIDs, which are visible.
+- MySQL without GTIDs reports neither, so the snapshot waits some seconds.
 """
 
 from __future__ import annotations
@@ -16,35 +18,40 @@ from changefeed.errors import SourceUnavailableError
 from changefeed.kafka.commit_log.snapshots import PlannedChunk
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.session import Session
 
 _QUIET_SECONDS = 60.0
-"""How long a moment without commits is waited for, for the one view of a table without a key."""
+"""The maximum time to wait for a moment without commits, which the view of a table without a key needs."""
 
 
 @dataclass(frozen=True)
 class ReadView:
-    """``as_of`` is what the messages of its rows say. No table definition that is logged behind its coordinates is of
-    before the view, and the other way round."""
+    """A view. Messages of its rows have the position and time ``as_of``.
+
+    DDL of the chunk's table that is logged before the coordinates of ``as_of`` took effect before the view began, and
+    DDL that is logged after them took effect after the view.
+    """
 
     as_of: AsOf
 
 
 def read_view(session: Session, base: BinlogCoordinates, chunk: PlannedChunk) -> ReadView:
-    """Begin the transaction that ``chunk`` is read in; its table cannot be defined anew while it lasts.
+    """Begin the transaction in which ``chunk`` is read, and return its view. It blocks DDL of the table until it ends.
 
-    Raises SourceUnavailableError where the view does not hold all that was logged before ``base``, or no exact one can
-    be had for a table without a key; it can be tried again.
+    Raises SourceUnavailableError if the view does not include all changes before ``base``, or if no moment without
+    commits is found for a table without a key. Both can be retried.
     """
     session.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-    hold = f"SELECT 1 FROM {quoted(chunk.database)}.{quoted(chunk.table)} LIMIT 0"  # its definition, to the end
+    hold = f"SELECT 1 FROM {quote_name(chunk.database)}.{quote_name(chunk.table)} LIMIT 0"  # blocks DDL
     if session.is_mariadb:
         at = _snapshot(session)
         if at < base:
-            raise SourceUnavailableError(f"a view of {session.connection} stands at {at}, before {base}: read it again")
+            raise SourceUnavailableError(
+                f"expected a view of {session.connection} at {base} or later, found {at}: read the chunk again"
+            )
         session.rows(hold)
     elif not chunk.has_key:
         at = _quiet_snapshot(session)
@@ -58,7 +65,7 @@ def read_view(session: Session, base: BinlogCoordinates, chunk: PlannedChunk) ->
 
 
 def _snapshot(session: Session) -> BinlogCoordinates:
-    """Begin a consistent snapshot on MariaDB, which says where in the binlog it stands.
+    """Begin a consistent snapshot on MariaDB, and return its position in the binlog.
 
     https://mariadb.com/docs/server/reference/sql-statements/transactions/start-transaction
     """
@@ -68,7 +75,7 @@ def _snapshot(session: Session) -> BinlogCoordinates:
 
 
 def _quiet_snapshot(session: Session) -> BinlogCoordinates:
-    """Begin a consistent snapshot on MySQL at a moment when nothing is committed, so that its coordinates are exact."""
+    """Begin a consistent snapshot on MySQL at a moment without commits, and return its exact coordinates."""
     deadline = time.monotonic() + _QUIET_SECONDS
     while True:
         before = source.head(session)
@@ -78,13 +85,14 @@ def _quiet_snapshot(session: Session) -> BinlogCoordinates:
         session.rows("COMMIT")
         if time.monotonic() > deadline:
             raise SourceUnavailableError(
-                f"{session.connection}: in {_QUIET_SECONDS:g} seconds there was no moment without a commit, at which "
-                "a view of a table without a primary key has exact coordinates. Run again when fewer are made."
+                f"{session.connection}: expected a moment without a commit within {_QUIET_SECONDS:g} seconds, at which "
+                "a view of a table without a primary key has exact coordinates, found none. Run again when there are "
+                "fewer commits."
             )
 
 
 def _is_visible(session: Session, head: source.Head) -> bool:
-    """Whether all that was logged before the head could be seen when it was read; without GTIDs nothing says it."""
+    """Whether all transactions before ``head`` were visible when ``head`` was read. True without GTIDs."""
     if not head.gtids:
         return True
     logged = Finder(ServerBinlogs(session)).at(head.coordinates).gtids

@@ -1,4 +1,4 @@
-"""A round of a snapshot: chunks of its tables, read by Spark's tasks and published while no window is."""
+"""Runs the rounds of a snapshot: Spark tasks read chunks, and publish them while the pipeline publishes no window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from changefeed.errors import (
     SchemaError,
     SourceError,
 )
-from changefeed.kafka.commit_log.records import BegunRecord, ReliedRecord
+from changefeed.kafka.commit_log.records import BegunRecord, DependencyRecord
 from changefeed.kafka.commit_log.snapshots import (
     ChunkRecord,
     DefinitionsRead,
@@ -35,18 +35,18 @@ from changefeed.model.gtid import GtidSet
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.topics import table_topics
 from changefeed.settings.message_rules import rules_digest
-from changefeed.snapshot.announcing import Announcer
 from changefeed.snapshot.changed_keys import MOST_KEYS, ChangedKeys
 from changefeed.snapshot.chunks import ChunkPublishTask, PublishedChunk, ReadChunk, ReadTask, read_chunks
+from changefeed.snapshot.follower_announcer import Announcer
 from changefeed.snapshot.hidden_bounds import without_bounds
 from changefeed.snapshot.ownership import Claim, Ownership
 from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images
-from changefeed.snapshot.published_position import Published, PublishedPosition, is_covered
+from changefeed.snapshot.published_position import PublishedEnd, PublishedPosition, is_covered
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.catalog import table_schemas
 from changefeed.source.mysql.session import Session
-from changefeed.spark.failures import named_failures
+from changefeed.spark.failures import raise_spark_failures
 from changefeed.spark.stages.batch_store import BatchStore, batch_store
 from changefeed.spark.stages.messages import Failure
 from changefeed.spark.stages.publish import publish_batches
@@ -54,18 +54,21 @@ from changefeed.spark.target import SparkTarget
 
 _log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 900.0
-"""How long nothing may be published before the snapshot gives up: run again, it goes on."""
+PROGRESS_TIMEOUT_SECONDS = 900.0
+"""The maximum time without a published chunk. Then the snapshot fails; if it is run again, it continues."""
 
 
 class NothingPublishedError(PipelineBusyError):
-    """Why a round's chunks have to be read again."""
+    """No chunk of the round can be published, and the chunks must be read again; the message says why."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What became of the round of ``snapshot``: the chunks that were ``read``, by number, the ``errors`` of those that
-    could not be, and the records of those that are ``published``."""
+    """The result of the round of ``snapshot``.
+
+    It has the chunks that were ``read``, by number, the ``errors`` of the other chunks, and the records of the
+    ``published`` chunks.
+    """
 
     snapshot: SnapshotRecord
     read: Mapping[int, ReadChunk]
@@ -75,10 +78,10 @@ class Round:
 
 @dataclass
 class RoundRunner:
-    """Reads and publishes the rounds of the snapshot ``plan``, of the server of ``session``, one after the other.
+    """Reads and publishes the rounds of the snapshot ``plan``, one after the other. ``session`` is with its server.
 
-    ``reading`` is how many tasks read at once. Between rounds it remembers the keys that changed since they were read,
-    and of which tables any key changed: ``changing``. ``cipher`` encrypts what the commit log keeps of keys of rows.
+    ``reading`` is the number of tasks that read at once. ``cipher`` encrypts keys of rows in the commit log. Between
+    rounds, the runner stores the keys that changed, and the tables with changed keys.
     """
 
     spark: SparkTarget
@@ -95,14 +98,16 @@ class RoundRunner:
     _changing: set[str] = field(default_factory=set, init=False)
 
     def run(self, planned: SnapshotRecord, base: BinlogCoordinates) -> Round:
-        """Read the round of ``planned``, and publish what of it may be; ``base`` is that of now.
+        """Read the round of ``planned``, publish the chunks that may be published, and return the result.
 
-        Raises NothingPublishedError or TooManyChangedKeysError where a later round may be luckier; all else that it
-        raises ends the snapshot.
+        ``base`` is the result of `base`.
+
+        Raises NothingPublishedError or TooManyChangedKeysError if the round must be retried. Other errors end the
+        snapshot.
         """
         limits = self.beside.submit(topic_limits, self.connections.kafka, self._topics(planned))
         changed = self._changed_since(base, planned.round)
-        changed.read_to(source.head(self.session).coordinates)  # of a pipeline far behind, before rows are read
+        changed.read_to(source.head(self.session).coordinates)  # raises early if the pipeline lags too far
         self._changing |= changed.tables
         with self.spark.local_folder() as folder:
             task, store = self._read_task(base, planned, limits.result(), folder), batch_store(self.spark, folder)
@@ -112,48 +117,53 @@ class RoundRunner:
                 store.clear()
 
     def base(self) -> BinlogCoordinates:
-        """What the pipeline has published, and each view from now on shows."""
+        """Wait for the position before which all changes are published and visible in all later views; return it.
+
+        Raises PipelineBusyError after PROGRESS_TIMEOUT_SECONDS, or if the source is a different server now.
+        """
         check_row_images(self.session)
         expected = self.announcer.server_uuid
         if (uuid := source.server_uuid(self.session)) != expected:
-            raise PipelineBusyError(f"the source was server {expected}, and is {uuid} now: run the snapshot again")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (base := self.position.visible(self.session, uuid)) is None:
+            raise PipelineBusyError(f"expected server {expected}, found server {uuid}: run the snapshot again")
+        deadline = time.monotonic() + PROGRESS_TIMEOUT_SECONDS
+        while (base := self.position.visible_position(self.session, uuid)) is None:
             if time.monotonic() > deadline:
                 raise PipelineBusyError(
                     f"transactions that pipeline {self.connections.pipeline.name!r} has published cannot be seen "
-                    f"on the source for {PATIENCE_SECONDS:g} seconds: their commits hang, on an acknowledgement of a "
-                    "replica perhaps. Run again when they are through."
+                    f"on the source for {PROGRESS_TIMEOUT_SECONDS:g} seconds: their commits hang, perhaps on the "
+                    "acknowledgement of a replica. Run again when they are through."
                 )
             time.sleep(0.2)
         return base
 
-    def replaced(self, snapshot: SnapshotRecord, base: BinlogCoordinates) -> dict[str, str]:
-        """The tables of the round of ``snapshot`` whose published rows do not count any more, each with the reason:
-        before ``base`` others took their place, or that is not known."""
+    def replaced_tables(self, snapshot: SnapshotRecord, base: BinlogCoordinates) -> dict[str, str]:
+        """The tables of the round of ``snapshot`` that must be read from their beginning again, each with the reason.
+
+        Such a table was replaced or emptied before ``base``, or it is not known whether it was.
+        """
         waiting = {chunk.table_name for chunk in snapshot.round}
         found: dict[str, str] = {}
         starts: dict[str, BinlogCoordinates] = {}
         for table in snapshot.tables:
             if table.name in waiting and table.definitions is not None:
                 try:
-                    starts[table.name] = self._read_to(table.definitions)
+                    starts[table.name] = self._resolve_ddl_position(table.definitions)
                 except BinlogGoneError as error:
-                    found[table.name] = f"whether it was defined anew is not known any more: {error}"
+                    found[table.name] = f"whether it was replaced is not known any more: {error}"
         start, uuid = min(starts.values(), default=base), self.announcer.server_uuid
-        definitions = ChangedKeys(self.connections, uuid, start, {})
+        ddl_changes = ChangedKeys(self.connections, uuid, start, {})
         try:
-            definitions.read_to(base)
+            ddl_changes.read_to(base)
         except BinlogGoneError as error:
-            return found | dict.fromkeys(starts, f"whether it was defined anew is not known any more: {error}")
+            return found | dict.fromkeys(starts, f"whether it was replaced is not known any more: {error}")
         for name, start in starts.items():
-            at = definitions.replaced(name)
+            at = ddl_changes.last_replacement(name)
             if at is not None and at >= start:
-                found[name] = f"it was defined anew, or emptied, at {at}"
+                found[name] = f"it was replaced or emptied at {at}"
         return found
 
-    def _read_to(self, known: DefinitionsRead) -> BinlogCoordinates:
-        """Where ``known`` ends in the session's server's binlog. Raises BinlogGoneError where that is not known."""
+    def _resolve_ddl_position(self, known: DefinitionsRead) -> BinlogCoordinates:
+        """The position of ``known`` in the binlog of the session's server. Raises BinlogGoneError if it is unknown."""
         if known.server_uuid == self.announcer.server_uuid:
             return known.coordinates
         if not known.gtids:
@@ -166,7 +176,7 @@ class RoundRunner:
         return topics | ({topic} if (topic := pipeline.dead_letter_topic) else set())
 
     def _changed_since(self, base: BinlogCoordinates, chunks: Iterable[PlannedChunk]) -> ChangedKeys:
-        """The keys of the tables of ``chunks`` that changed: those that are known already, from ``base`` on."""
+        """The changed keys of the tables of ``chunks`` from ``base`` on, up to the position that was read so far."""
         names = {(chunk.database, chunk.table) for chunk in chunks if chunk.has_key}
         schemas, known = table_schemas(self.session, names), self._changed
         if known is None or known.schemas != schemas or known.end < base:
@@ -190,7 +200,7 @@ class RoundRunner:
             base=base,
             keys={table.name: table.key for table in planned.tables},
             condition=self.plan.request.condition,
-            asked=self.plan.request.asked,
+            condition_columns=self.plan.request.asked,
             changing=frozenset(self._changing),
         )
 
@@ -204,19 +214,19 @@ class RoundRunner:
             _log.warning("a chunk has to be read again: %s", error)
         if not read:
             raise NothingPublishedError(str(errors[0]))
-        fault_point.reached("after_decode")
+        fault_point.reach("after_decode")
         reached = source.head(self.session)
         changed.read_to(reached.coordinates)
-        with self.ownership.claim(4 * PATIENCE_SECONDS) as claim:
+        with self.ownership.claim(4 * PROGRESS_TIMEOUT_SECONDS) as claim:
             tables = self._publishable(claim, changed, {each.table_name for each in chunks if each.number in read})
-            # Of a table of which a key changed for the first time the rows are read again, with their keys.
+            # When a key of a table changed for the first time, the keys of its rows were not stored: read them again.
             tables -= self._changing - task.changing
             if not tables:
                 return Round(planned, read, errors)
-            searched = DefinitionsRead(self.announcer.server_uuid, str(reached.coordinates), reached.gtids)
-            planned = _with_definitions(planned, tables, searched)
+            ddl_read = DefinitionsRead(self.announcer.server_uuid, str(reached.coordinates), reached.gtids)
+            planned = _with_ddl_read(planned, tables, ddl_read)
             self._note_begun(claim, changed, planned)
-            wanted = {each.number for each in chunks if each.table_name in tables} & read.keys()
+            publishable = {each.number for each in chunks if each.table_name in tables} & read.keys()
             publish = ChunkPublishTask(
                 connections=self.connections,
                 topics=task.topics,
@@ -224,7 +234,9 @@ class RoundRunner:
                 attempt=claim.attempt,
                 copies=self.spark.may_copy_tasks,
                 snapshot=self.plan.identity,
-                shares=[[(each, read[each.number]) for each in share if each.number in wanted] for share in shares],
+                shares=[
+                    [(each, read[each.number]) for each in share if each.number in publishable] for share in shares
+                ],
                 changed={table: changed.keys(table) for table in tables},
                 changing=task.changing,
             )
@@ -235,10 +247,10 @@ class RoundRunner:
     def _read(
         self, store: BatchStore, task: ReadTask, shares: Sequence[Sequence[PlannedChunk]]
     ) -> tuple[dict[int, ReadChunk], list[ChangefeedError]]:
-        """Have the chunks of each of ``shares`` read by a task; what they were read as, and why others were not."""
+        """Read each share of ``shares`` in a task. Return the chunks that were read, and the errors of the others."""
         read: dict[int, ReadChunk] = {}
         errors: list[ChangefeedError] = []
-        with named_failures(f"snapshot {self.plan.identity!r}"):
+        with raise_spark_failures(f"snapshot {self.plan.identity!r}"):
             messages = store.decode(shares, lambda of_task: read_chunks(task, of_task))
         for message in messages:
             if isinstance(message, ReadChunk):
@@ -251,9 +263,9 @@ class RoundRunner:
         return read, errors
 
     def _publishable(self, claim: Claim, changed: ChangedKeys, tables: set[str]) -> set[str]:
-        """Those of ``tables`` whose rows may be published by what is published of the pipeline now.
+        """The ``tables`` whose rows may be published at the end of the pipeline's published changes.
 
-        Raises NothingPublishedError where the round has to be read again.
+        Raises NothingPublishedError if the round must be read again.
         """
         rules = self.announcer.rules
         position = self.position.of(claim.state, self.announcer.server_uuid)
@@ -261,38 +273,38 @@ class RoundRunner:
         if not is_covered(claim.state, self.announcer.server_uuid, changed.start, position.end, rules_digest(rules)):
             self._changed = None
             raise NothingPublishedError(
-                f"windows between {changed.start} and {position.end.coordinates} were published by other settings, "
-                "or a seek went over them: the round is read again"
+                f"windows between {changed.start} and {position.end.coordinates} were published with other settings, "
+                "or skipped by a seek: the round is read again"
             )
         changed.read_to(position.reach)
         self._changing |= changed.tables
-        return self._not_defined_since(changed, position, tables)
+        return self._without_ddl_since(changed, position, tables)
 
-    def _not_defined_since(self, changed: ChangedKeys, position: Published, tables: set[str]) -> set[str]:
-        defined = {table: at for table in tables if (at := changed.defined(table)) is not None}
+    def _without_ddl_since(self, changed: ChangedKeys, position: PublishedEnd, tables: set[str]) -> set[str]:
+        defined = {table: at for table in tables if (at := changed.last_ddl(table)) is not None}
         if left := tables - defined.keys():
             return left
         table, at = next(iter(defined.items()))
         raise NothingPublishedError(
-            f"{table} was defined anew or emptied at {at}, and pipeline {self.connections.pipeline.name!r} has "
-            f"published its changes up to {position.end.coordinates}: its rows are read when that is published"
+            f"{table} was altered or emptied at {at}, and pipeline {self.connections.pipeline.name!r} has published "
+            f"changes up to {position.end.coordinates}: its rows are read when that statement is published"
         )
 
     def _note_begun(self, claim: Claim, changed: ChangedKeys, planned: SnapshotRecord) -> None:
-        """Have the logs say, before anything of the round is published, what it depends on and which chunks it has."""
+        """Write the changes that the round depends on, and its chunks, to the logs before the round is published."""
         names = tuple(sorted(table.name for table in planned.tables))
         rules, uuid = self.announcer.rules, self.announcer.server_uuid
         claim.pipeline_log.keep(
-            ReliedRecord(self.plan.identity, uuid, str(changed.end), rules, names, str(changed.gtids)),
-            *self.announcer.completed(claim.state, planned),
+            DependencyRecord(self.plan.identity, uuid, str(changed.end), rules, names, str(changed.gtids)),
+            *self.announcer.completed_records(claim.state, planned),
         )
         numbers = {chunk.number for chunk in planned.round}
         kept = without_bounds(planned, self.cipher, self.plan.identity)
         claim.log.keep(kept, forgotten=[done for done in claim.own.of(ChunkRecord) if done.number not in numbers])
-        fault_point.reached("after_take_over")
+        fault_point.reach("after_take_over")
 
     def _publish(self, store: BatchStore, task: ChunkPublishTask) -> list[ChunkRecord]:
-        with named_failures(f"snapshot {self.plan.identity!r}"):
+        with raise_spark_failures(f"snapshot {self.plan.identity!r}"):
             messages = store.publish(lambda number, stored: publish_batches(task, number, stored))
         published = []
         for message in messages:
@@ -303,16 +315,19 @@ class RoundRunner:
         return published
 
 
-def _with_definitions(planned: SnapshotRecord, tables: set[str], searched: DefinitionsRead) -> SnapshotRecord:
-    """``planned`` with how far definitions of those ``tables`` were ``searched`` that are published in more than one
-    transaction, so that some of their rows may be in Kafka without the others. Tables that are done need none."""
+def _with_ddl_read(planned: SnapshotRecord, tables: set[str], ddl_read: DefinitionsRead) -> SnapshotRecord:
+    """``planned`` with ``ddl_read``, the end of the DDL that was read, in each table of ``tables`` that needs it.
+
+    A table needs it if it is published in more than one transaction, so that only a part of its rows may be published.
+    Finished tables do not need it.
+    """
     chunks = Counter(chunk.table_name for chunk in planned.round)
 
-    def noted(table: TableProgress) -> TableProgress:
+    def note(table: TableProgress) -> TableProgress:
         left = chunks[table.name]
         if table.at_end and not left:
             return replace(table, definitions=None)
         is_one = table.at_end and left == 1 and table.definitions is None
-        return table if table.name not in tables or is_one else replace(table, definitions=searched)
+        return table if table.name not in tables or is_one else replace(table, definitions=ddl_read)
 
-    return replace(planned, tables=tuple(map(noted, planned.tables)))
+    return replace(planned, tables=tuple(map(note, planned.tables)))

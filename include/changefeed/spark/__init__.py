@@ -1,1 +1,1 @@
-"""The ingest flow: slices -> blocks -> topics."""
+"""Spark sessions, and the stages that decode slices into batches and publish the batches to topics."""

@@ -1,10 +1,10 @@
-"""An archive of the classes that Spark loads (AppCDS): read and checked once, and mapped into each JVM from then on.
+"""An archive of the classes that Spark loads (AppCDS), which each JVM maps instead of reading and checking the classes.
 
     python -m changefeed.spark.class_archive
 
-makes it, in 20 seconds, where it is missing: for this Spark and this Java, 150 MB in a `private_folder`, as what is in
-it is run. `make setup` calls it. A driver's JVM then starts in half the CPU time. Without the archive, or with another
-Java or other jars than it was made of, the JVM starts as it always did.
+creates the archive for this Spark and this Java if it is missing. That takes 20 seconds and 150 MB in a
+`private_folder`, because the JVM runs the classes. `make setup` calls it. A driver's JVM then starts in half the CPU
+time. Without the archive, or if Java or the jars changed, the JVM starts as usual.
 
 Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 """
@@ -35,16 +35,16 @@ _TRAIN = "train"
 
 
 def with_class_archive(conf: Mapping[str, str]) -> dict[str, str]:
-    """``conf`` of a job whose driver's JVM is to use the archive, if there is one."""
+    """``conf`` with the options that make the driver's JVM use the archive, if it exists."""
     file = archive_file()
     if file is None or not file.is_file():
         return dict(conf)
-    options = f"{conf.get(DRIVER_OPTIONS, '')} -Xshare:auto {_QUIET} {_quoted('-XX:SharedArchiveFile=', file)}"
+    options = f"{conf.get(DRIVER_OPTIONS, '')} -Xshare:auto {_QUIET} {_quote('-XX:SharedArchiveFile=', file)}"
     return {**conf, DRIVER_OPTIONS: options.strip()}
 
 
 def archive_file() -> Path | None:
-    """Where the archive for this Spark, Java and training is or would be; None without Java, or a private folder."""
+    """The path of the archive for this Spark, Java and training; None without Java or without a private folder."""
     java = _java()
     if java is None:
         return None
@@ -55,14 +55,16 @@ def archive_file() -> Path | None:
 
 
 def make() -> Path:
-    """Make the archive where it is missing: of what a JVM has loaded after jobs as ours. Raises SettingsError."""
+    """Create the archive if it is missing, and return its path. Raises SettingsError."""
     file = archive_file()
     if file is None:
-        raise SettingsError("no archive of Spark's classes can be made: it needs Java, and a folder that is private")
+        raise SettingsError(
+            "the archive of Spark's classes needs Java and a private folder, and one of them is missing"
+        )
     if file.is_file():
         return file
     new = file.with_suffix(f".{os.getpid()}")
-    options = f"{SMALL_JOB_CONF[DRIVER_OPTIONS]} {_QUIET} {_quoted('-XX:ArchiveClassesAtExit=', new)}"
+    options = f"{SMALL_JOB_CONF[DRIVER_OPTIONS]} {_QUIET} {_quote('-XX:ArchiveClassesAtExit=', new)}"
     conf = {**SMALL_JOB_CONF, DRIVER_OPTIONS: options, "spark.log.level": "ERROR"}
     command = [str(_spark() / "bin" / "spark-submit"), "--master", "local[2]"]
     command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
@@ -71,32 +73,32 @@ def make() -> Path:
         [*command, __file__, _TRAIN], env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     if done.returncode or not new.is_file():
-        raise SettingsError(f"no archive of Spark's classes was made: {(done.stdout + done.stderr)[-1000:]}")
+        raise SettingsError(f"the archive of Spark's classes was not created: {(done.stdout + done.stderr)[-1000:]}")
     new.replace(file)
     return file
 
 
 def _java() -> Path | None:
-    """The program that Spark's scripts start."""
+    """The Java program that Spark's scripts start."""
     home = os.environ.get("JAVA_HOME")
     found = Path(home) / "bin" / "java" if home else shutil.which("java")
     return Path(found).resolve() if found and Path(found).exists() else None
 
 
 def _spark() -> Path:
-    """PySpark's folder; found without importing it, which a task of Airflow has no other use for."""
+    """PySpark's folder, found without importing PySpark, which an Airflow task would need for nothing else."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise SettingsError("PySpark is not installed: pip install 'changefeed[spark]'")
     return Path(found.origin).parent
 
 
-def _quoted(option: str, file: Path) -> str:
+def _quote(option: str, file: Path) -> str:
     return f'"{option}{file}"'
 
 
 def _train() -> None:
-    """Have a JVM load what jobs need: one task, and a shuffle of small rows from local checkpoints, as in `ingest`."""
+    """Load the classes that jobs need: run one task, and a shuffle of local checkpoints, as `ingest` does."""
     from pyspark import StorageLevel
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
@@ -109,12 +111,12 @@ def _train() -> None:
     spark.sparkContext.parallelize(range(2), 2).foreachPartition(lambda _: total.add(1))
     assert len(spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect()) == 1
 
-    def kept() -> DataFrame:
+    def checkpoint() -> DataFrame:
         rows = spark.range(0, 4, 1, 2).select("id", F.lit("topic").alias("topic"), F.lit(b"").alias("payload"))
         rows = rows.mapInArrow(lambda batches: batches, rows.schema)
         return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
 
-    parts = [kept(), kept()]
+    parts = [checkpoint(), checkpoint()]
     for part in parts:
         part.where("id < 0").select("id", "topic").collect()
     number = F.concat("topic", F.lit("/"), F.col("id").cast("string"))

@@ -1,11 +1,14 @@
-"""Spark's settings for our jobs, where its own defaults are for others; a pipeline's `spark.conf` goes before them."""
+"""Spark's settings for changefeed's jobs; a pipeline's `spark.conf` overrides most of them."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 
 _log = logging.getLogger(__name__)
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
@@ -24,21 +27,24 @@ JOB_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""A run is short and its log is Airflow's: a web page of its own would only open a port. The JVM moves batches that
-Python made: what its second compiler costs in a minute (3 CPU seconds) is more than it wins. Java's object streams
-remember each object until their next reset, by default the hundredth: finished batches on their way to disk and back
-would be 100 MB a task. Those are compressed already. A plan that Spark makes a Java program of, compiles and loads is
-the faster one for a million rows: we have a hundred."""
+"""Settings of all jobs. Reasons:
+
+- A run is short and logs to Airflow, so Spark's web page would only open a port.
+- The JVM only moves batches that Python made. Its second compiler costs 3 CPU seconds a minute, more than it saves.
+- Java's object streams keep each object until their next reset, by default after 100 objects, which would be 100 MB of
+  batches in a task. Batches are compressed already.
+- Code generation pays off at a million rows; our queries have a hundred.
+"""
 
 LOCAL_CONF = {"spark.python.daemon.module": "changefeed.spark.daemon"}
-"""For a local master, whose workers import from where the driver does. A cluster's daemon starts without what a job
-brings along."""
+"""Settings of a local master, whose workers import the driver's packages. On a cluster the daemon starts before it has
+the packages of a job."""
 
 SMALL_BYTES = 64 * 1024 * 1024
 SMALL_JOB_CONF = JOB_CONF | {
     DRIVER_OPTIONS: f"{_FIRST_COMPILER} -XX:+UseSerialGC",
 }
-"""For a window of so few bytes: a JVM that starts sooner, and would be slower at long work."""
+"""Settings for a window of up to SMALL_BYTES: the JVM starts faster, but is slower at long work."""
 
 BATCH_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8",
@@ -46,56 +52,63 @@ BATCH_CONF = {
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
-"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are record batches, megabytes each.
-It looks for better plans while a query runs, where ours has one. Its checksum of all bytes of all rows finds a stage
-that made other rows when it ran again; our batches are a checkpoint that is never made again, and are counted
-(`spark.stages.expected`)."""
+"""Settings of DataFrames with batches. Reasons:
+
+- Spark holds a batch of rows in memory, by default 10,000; our rows are record batches of megabytes.
+- Adaptive execution looks for better plans while a query runs; ours have only one.
+- The checksum of all rows shows whether a retry of a stage returned other rows. Our batches are a checkpoint that is
+  never computed again, and they are counted (`spark.stages.expected`).
+"""
 
 LOOPBACK = "127.0.0.1"
 
 ALWAYS = {"spark.speculation": "false", "spark.authenticate": "true"}
-"""What no setting of a pipeline changes. A second copy of a publishing task takes over from the first, whose work is
-then thrown away. Where the session is not ours, such as a Connect server's, a copy costs that and no more: see
-`spark.stages.publish`. Who has no secret of the application's is answered at no port of Spark's: tasks, with the
-passwords of their pipeline, are fetched there, and Java objects are read before anything else is looked at."""
+"""Settings that a pipeline cannot change. Reasons:
+
+- A speculative copy of a publishing task fences the first task, whose work is lost. A session that changefeed did not
+  create, such as a Connect server's, may still start copies; they do no other harm (`spark.stages.publish`).
+- Spark's ports must require the application's secret, because they serve tasks, which contain the pipeline's passwords,
+  and deserialize Java objects.
+"""
 
 ON_THIS_MACHINE = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-"""What no setting changes for a local master. Its driver makes up a secret of its own, which never leaves the JVM."""
+"""Settings of a local master that a pipeline cannot change. The driver generates its own secret, which stays in the
+JVM."""
 
 ON_OTHER_MACHINES = {
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.saslFallback": "false",
     "spark.io.encryption.enabled": "true",
 }
-"""What no setting changes for another master: nothing passes the network or stays on a disk of Spark's in clear."""
+"""Settings of any other master that a pipeline cannot change: Spark's network traffic and disks are encrypted."""
 
 PRIVATE_UMASK = 0o077
-"""Of each process that starts a driver: Spark makes some folders of blocks and of Python's files for everybody."""
+"""The umask of each process that starts a driver, because Spark creates some folders readable for everybody."""
 
 _SECRET = "spark.authenticate.secret"
 
 
 def is_local(master: str) -> bool:
-    """Whether all tasks of a master run in the driver's JVM; those of local-cluster do not."""
+    """Whether all tasks of ``master`` run in the driver's JVM; false for local-cluster."""
     return re.match(r"local\b(?!-)", master) is not None
 
 
 def job_conf(settings: Mapping[str, str], master: str, defaults: Mapping[str, str] = JOB_CONF) -> dict[str, str]:
-    """The whole conf of a job at ``master`` whose pipeline has ``settings`` as its `spark.conf`."""
+    """The complete conf of a job at ``master``; ``settings`` is the pipeline's `spark.conf`."""
     always = _always_at(master)
     for name, value in always.items():
         if settings.get(name, value) != value:
             _log.warning(
-                "spark.conf of the pipeline sets %s=%s, which does not count: it is %s", name, settings[name], value
+                "spark.conf of the pipeline sets %s=%s, which is ignored: it must be %s", name, settings[name], value
             )
     own = {_SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}
     return {**own, **defaults, **settings, **always}
 
 
-def unprotected(conf: Mapping[str, str], master: str) -> list[str]:
-    """What ``conf``, of a job that others submitted, has to set besides, so that nobody else reads what it works on."""
-    wanted = {name: value for name, value in _always_at(master).items() if name != "spark.speculation"}
-    return [f"{name}={value}" for name, value in wanted.items() if conf.get(name) != value]
+def missing_protection(conf: Mapping[str, str], master: str) -> list[str]:
+    """The required settings, as NAME=VALUE, that are missing in ``conf``, the conf of a job that others submitted."""
+    required = {name: value for name, value in _always_at(master).items() if name != "spark.speculation"}
+    return [f"{name}={value}" for name, value in required.items() if conf.get(name) != value]
 
 
 def _always_at(master: str) -> dict[str, str]:
@@ -103,16 +116,42 @@ def _always_at(master: str) -> dict[str, str]:
 
 
 def environment_at(master: str) -> dict[str, str]:
-    """What else is in the environment of the process that starts the driver: where a web page of Spark's listens."""
-    return {"SPARK_LOCAL_IP": LOOPBACK} if is_local(master) else {}
+    """Environment variables of the process that starts the driver: the address at which it listens.
+
+    It is this machine's address on the route to ``master``, which the cluster's machines reach. Spark would take the
+    address of the host name, often 127.0.1.1. Spark chooses if SPARK_LOCAL_IP or SPARK_LOCAL_HOSTNAME is set, if the
+    master has no address, as yarn, and if the route does not leave this machine.
+    """
+    if is_local(master):
+        return {"SPARK_LOCAL_IP": LOOPBACK}
+    if os.environ.get("SPARK_LOCAL_IP") or os.environ.get("SPARK_LOCAL_HOSTNAME"):
+        return {}
+    address = _address_towards(master)
+    return {"SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address} if address else {}
+
+
+def _address_towards(master: str) -> str:
+    """This machine's address on the route to one of the hosts of ``master``; '' if there is none.
+
+    A loopback address counts only for a standalone master that is named by one, as its workers are here too. Behind
+    another name or the API server of Kubernetes, there may be a tunnel.
+    """
+    named = re.match(r"(spark|k8s)://(?:https?://)?(.+)", master)
+    for host in re.findall(r"(?:^|,)([^/:,]+)", named[2]) if named else ():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.connect((host, 9))  # sends nothing
+            address = str(probe.getsockname()[0])
+            is_here = named is not None and named[1] == "spark" and host.startswith("127.")
+            return address if is_here or not address.startswith("127.") else ""
+    return ""
 
 
 def properties(conf: Mapping[str, str]) -> str:
-    """``conf`` as a file for spark-submit's --properties-file (java.util.Properties)."""
-    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
+    """``conf`` as the text of a file for spark-submit's --properties-file (java.util.Properties)."""
+    return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in conf.items())
 
 
-def _escaped(text: str) -> str:
-    for found in "\\:=#!":
-        text = text.replace(found, f"\\{found}")
+def _escape(text: str) -> str:
+    for character in "\\:=#!":
+        text = text.replace(character, f"\\{character}")
     return text.replace("\n", "\\n").replace("\r", "\\r")

@@ -1,8 +1,8 @@
-"""A session of a Spark Connect server that is up already: no JVM has to start.
+"""Sessions of a running Spark Connect server, for which no JVM has to start.
 
-Spark keeps a Python daemon for each session that a server ever had, and its workers import anew in each. So all runs of
-a day share one session, which none of them ends: a run finds workers that the one before it left, and the server does
-not grow by a daemon a run.
+A server keeps a Python daemon for each session that it ever had, and the workers of each session import all modules
+again. So all runs of a day share one session, which no run ends: a run reuses the workers of the run before it, and the
+server does not gain a daemon with each run.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from changefeed.errors import SettingsError, SparkUnavailableError
 from changefeed.spark.target import ConnectSpark
 
 CONNECT_PORT = 15002
-"""Spark Connect's own, where a URL names none."""
+"""Spark Connect's default port, for a URL without one."""
 _PACKAGE = Path(__file__).parents[1]
 
 
 @contextmanager
 def connect_session(url: str) -> Iterator[ConnectSpark]:
-    """The day's session of the Connect server at ``url``; its workers need the package `changefeed`.
+    """The day's session of the Connect server at ``url``, or the one that the URL names (``session_id``).
 
-    The session that a URL names itself (``session_id``) is taken as it is. Raises SparkUnavailableError when nobody
-    answers there.
+    The server's workers need the package `changefeed`. Raises SparkUnavailableError if the server cannot be reached.
     """
     _check_reachable(url)
     spark: Any = SparkSession.builder.remote(url).create() if "session_id=" in url else _shared_session(url)
-    spark.release_session_on_close = False  # other runs are in it
+    spark.release_session_on_close = False  # other runs use it
     try:
         yield ConnectSpark(spark)
     finally:
@@ -45,18 +44,21 @@ def connect_session(url: str) -> Iterator[ConnectSpark]:
 
 
 def _shared_session(url: str) -> Any:
-    """The first of the day's sessions that the server did not end: it ends those that nobody used for an hour
-    (spark.connect.session.manager.defaultSessionTimeout), and takes their ids never again."""
+    """The first of the day's sessions that the server has not ended.
+
+    The server ends a session that was idle for an hour (spark.connect.session.manager.defaultSessionTimeout), and does
+    not accept its id again.
+    """
     url = url.rstrip(";")
     parameters = url if ";" in url else f"{url.rstrip('/')}/"
     day = f"{datetime.now(UTC):%Y-%m-%d} {_version_of_package()}"
     for number in count():
         spark: Any = SparkSession.builder.remote(f"{parameters};session_id={session_id(day, number)}").create()
         try:
-            _ = spark.version  # asks the server
+            _ = spark.version  # sends a request to the server
         except SparkConnectException as error:
             spark.release_session_on_close = False
-            spark.stop()  # closed alone it would stay the process's default session, for those after it
+            spark.stop()  # if it were only closed, it would stay the process's default session
             if "UNAUTHENTICATED" in str(error):
                 raise _without_token() from error
             if "SESSION_CLOSED" not in str(error):
@@ -67,35 +69,39 @@ def _shared_session(url: str) -> Any:
 
 
 def session_id(day: str, number: int) -> str:
-    """A UUID, as Spark demands."""
+    """The id of a session, a UUID, as Spark requires."""
     return str(uuid5(NAMESPACE_URL, f"changefeed {day} {number}"))
 
 
 def _version_of_package() -> str:
-    """Another one with each change of the package: workers keep what they imported as long as their session lives."""
+    """A text that changes with each change of the package, so that a new session starts: workers keep imported modules
+    during a session."""
     stats = [file.stat() for file in _PACKAGE.rglob("*.py")]
     return f"{len(stats)} {sum(stat.st_size for stat in stats)} {max(stat.st_mtime_ns for stat in stats)}"
 
 
 def _check_reachable(url: str) -> None:
-    """Spark's client would try for ten minutes."""
+    """Raise SparkUnavailableError if the server does not accept a connection; Spark's client would try for ten
+    minutes."""
     host, port = _address(url)
     try:
         socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
         raise SparkUnavailableError(
-            f"the Spark Connect server of `spark.connect`, {host}:{port}, cannot be reached: {error}. Is it up "
-            "(start-connect-server.sh)? A run that is tried again publishes nothing twice."
+            f"the Spark Connect server of `spark.connect`, {host}:{port}, cannot be reached: {error}. Check that it is "
+            "running (start-connect-server.sh), and run again. A retry publishes nothing twice."
         ) from error
 
 
 def _address(url: str) -> tuple[str, int]:
-    """Host and port of a Connect server: its URL may hold a token besides."""
+    """Host and port of the Connect server at ``url``, without its parameters, which may include a token."""
     try:
         parts = urlsplit(url)
         return parts.hostname or "", parts.port or CONNECT_PORT
     except ValueError:
-        raise SettingsError("`spark.connect` cannot be read: wanted sc://host:port, then /;name=value…") from None
+        raise SettingsError(
+            "expected `spark.connect` to be sc://host:port, then /;name=value…, found a URL that cannot be read"
+        ) from None
 
 
 def _without_token() -> SettingsError:

@@ -1,10 +1,10 @@
-"""Spark's Python daemon with all that tasks need imported already: its workers are forks of it, and start at once.
+"""Spark's Python daemon with the modules of tasks imported: its workers are forks of it, and start at once.
 
-`spark.python.daemon.module=changefeed.spark.daemon`, for a local master and a Connect server, whose workers can import
-`changefeed` from the start. Spark runs the module in pyspark.daemon's place.
+Set `spark.python.daemon.module=changefeed.spark.daemon` for a local master or a Connect server, whose workers can
+import `changefeed` from the start. Spark runs this module instead of pyspark.daemon.
 
-A Connect server keeps a daemon for each session that it ever had, also of sessions that ended long ago. One that has
-had no worker for ten minutes ends itself; Spark starts it again when it needs one.
+A Connect server keeps a daemon for each session that it ever had, even after the session ended. A daemon that has had
+no worker for ten minutes ends itself; Spark starts a new one when it needs it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LOOKS = 10
 
 
 def end_when_idle(seconds: float = IDLE_SECONDS) -> None:
-    """Have this process end, as at SIGTERM, when it had no child for about ``seconds``.
+    """End this process with SIGTERM once it has had no child for about ``seconds``.
 
-    By a timer, which children do not inherit, and not by a thread, which a process that forks should not have.
+    A timer does so, because children do not inherit it, and a process that forks should not have threads.
     """
     idle = 0
 

@@ -5,9 +5,14 @@
     spark.dataSource.register(BinlogDataSource)
     changes = spark.read.format("mysql_binlog").options(connection="mysql_shop", tables="shop.*").load()
 
-Options: ``connection`` (a connection id, see `changefeed.model.connection`) or ``uri``; ``start`` and ``end`` as
-FILE:POSITION (by default all that the server has); ``tables`` and ``exclude``, patterns with commas between;
-``slice_bytes``. Its readers name no server_id. An update that changes the primary key is two rows, d and c.
+Options:
+
+- ``connection``, a connection id (see `changefeed.model.connection`), or ``uri``
+- ``start`` and ``end``, FILE:POSITION; by default the complete binlog of the server
+- ``tables`` and ``exclude``, patterns separated by commas; by default all tables
+- ``slice_bytes``, by default 64 MiB
+
+The readers have no server_id. An update that changes the primary key is two rows, d and c.
 """
 
 from __future__ import annotations
@@ -21,14 +26,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.search.scout import scout
-from changefeed.binlog.search.scouting import is_worth_cutting, numbered
+from changefeed.binlog.search.scouting import is_worth_cutting, number_slices
 from changefeed.errors import SettingsError
 from changefeed.formats.columns import SEPARATOR, ColumnsFormat
 from changefeed.model.connection import MysqlConnection, from_environment
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.route import Route
-from changefeed.model.window import Slice, Window, whole_file_slices
+from changefeed.model.window import Slice, Window, file_slices
+from changefeed.pipeline.connections import mysql_connection
 from changefeed.records.block import MessageBlock
 from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.source.mysql import source
@@ -65,9 +71,9 @@ _SLICE_BYTES = 64 << 20
 
 @dataclass
 class SlicePartition(InputPartition):
-    """One slice; Spark hands it to a task."""
+    """One slice, which Spark passes to a task."""
 
-    piece: Slice
+    slice: Slice
     server_uuid: str
     identity: FileIdentity
 
@@ -77,7 +83,7 @@ class BinlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `spark.read.format` is given."""
+        """The name for `spark.read.format`."""
         return "mysql_binlog"
 
     def schema(self) -> str:
@@ -85,27 +91,27 @@ class BinlogDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002  # it is always SCHEMA
-        """Raises SettingsError for an option that is not known."""
+        """The reader; raises SettingsError for an unknown option."""
         return BinlogDataSourceReader(dict(self.options))
 
 
 class BinlogDataSourceReader(DataSourceReader):
-    """Cuts the range into slices, and decodes each with the kernel."""
+    """Cuts the range into slices, and decodes each slice with the kernel."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         unknown = sorted(set(options) - _OPTIONS)
         if unknown:
             raise SettingsError(
-                f"unknown option {unknown[0]!r} of mysql_binlog; it knows {', '.join(sorted(_OPTIONS))}"
+                f"unknown option {unknown[0]!r} of mysql_binlog; expected one of {', '.join(sorted(_OPTIONS))}"
             )
         self._options = options
-        uri = options.get("uri") or from_environment(options.get("connection", "mysql_default"))
-        self._mysql = MysqlConnection.from_uri(uri)
+        uri, connection_id = options.get("uri"), options.get("connection", "mysql_default")
+        self._mysql = MysqlConnection.from_uri(uri) if uri else mysql_connection(connection_id, from_environment)
         include = options.get("tables", "*.*").split(",")
         self._tables = TableSettings(include=include, exclude=list(filter(None, options.get("exclude", "").split(","))))
 
     def partitions(self) -> list[SlicePartition]:
-        """The slices between `start` and `end`; raises BinlogGoneError where the server does not have them."""
+        """The slices between `start` and `end`; raises BinlogGoneError if the server does not have them."""
         slice_bytes = int(self._options.get("slice_bytes", _SLICE_BYTES))
         with Session(self._mysql) as session:
             uuid = source.server_uuid(session)
@@ -115,35 +121,35 @@ class BinlogDataSourceReader(DataSourceReader):
             end = self._coordinates("end", source.head(session).coordinates)
             source.check_present(start, files, "to read")
         window = Window("mysql_binlog", 1, uuid, start, end, "", "", 0)
-        whole = list(whole_file_slices(window, files))
-        identities = window_files(self._mysql, window, (piece.file for piece in whole))
-        pieces: list[Slice] = []
-        for piece in whole:
-            if is_worth_cutting(piece.size_bytes, slice_bytes):
-                dump = self._dump(SlicePartition(piece, uuid, identities[piece.file]))
-                pieces += scout(dump, piece, slice_bytes).slices
+        files_read = list(file_slices(window, files))
+        identities = window_files(self._mysql, window, (slice.file for slice in files_read))
+        slices: list[Slice] = []
+        for slice in files_read:
+            if is_worth_cutting(slice.size_bytes, slice_bytes):
+                dump = self._dump(SlicePartition(slice, uuid, identities[slice.file]))
+                slices += scout(dump, slice, slice_bytes).slices
             else:
-                pieces.append(piece)
-        return [SlicePartition(piece, uuid, identities[piece.file]) for piece in numbered(pieces)]
+                slices.append(slice)
+        return [SlicePartition(slice, uuid, identities[slice.file]) for slice in number_slices(slices)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The row changes of one slice, a batch for each block."""
+        """The row changes of a slice, one batch for each block."""
         if not isinstance(partition, SlicePartition):
-            return  # without any slice Spark makes up a partition, which is None
+            return  # for no slices Spark passes a partition that is None
         schemas = catalog_lookup(lambda: source.session_on(self._mysql, partition.server_uuid))
         decoder = KernelDecoder(self._route, schemas, ColumnsFormat(), partition.server_uuid)
-        for item in decoder.decode(self._dump(partition), partition.piece):
+        for item in decoder.decode(self._dump(partition), partition.slice):
             if isinstance(item, MessageBlock):
                 yield _batch(item)
 
     def _route(self, database: str, table: str) -> Route | None:
-        """A block's "topic" is its table's name here."""
+        """A route whose "topic" is the table's name."""
         name = orjson.dumps([database, table]).decode()
         return Route(name, 1) if self._tables.matches(database, table) else None
 
     def _dump(self, partition: SlicePartition) -> DumpStream:
-        piece, session = partition.piece, source.session_on(self._mysql, partition.server_uuid)
-        return DumpStream(session, file=piece.file, start=piece.start, end=piece.end, identity=partition.identity)
+        slice, session = partition.slice, source.session_on(self._mysql, partition.server_uuid)
+        return DumpStream(session, file=slice.file, start=slice.start, end=slice.end, identity=partition.identity)
 
     def _coordinates(self, option: str, default: BinlogCoordinates) -> BinlogCoordinates:
         text = self._options.get(option)

@@ -1,4 +1,4 @@
-"""How far a running job is, for people: a bar on a terminal, plain lines in a log."""
+"""Progress of running jobs: a bar on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE_EVERY_SECONDS = 10.0
 
 
 class MessageCount:
-    """Messages of the tasks that are done: an accumulator. A Connect server has none; nothing is counted there."""
+    """The number of messages of finished tasks, in an accumulator. A Connect server has none, so nothing is counted."""
 
     def __init__(self, spark: SparkTarget) -> None:
         self._sum = spark.counter()
@@ -32,10 +32,11 @@ class MessageCount:
 
 
 @contextmanager
-def shown(spark: SparkTarget, what: str, total: int = 0, messages: MessageCount | str = "") -> Iterator[Tasks]:
-    """Show the tasks of the jobs that run inside the block, until it ends, and the ``messages`` of finished ones.
+def show_progress(spark: SparkTarget, what: str, total: int = 0, messages: MessageCount | str = "") -> Iterator[Tasks]:
+    """Show the finished tasks of the jobs that run in the block, and the ``messages`` of finished tasks.
 
-    ``total`` are the tasks of this thread's job; what is yielded is told of those of others.
+    ``total`` is the number of tasks of this thread's job. Other threads announce theirs with `Tasks.expect` of the
+    yielded object.
     """
     ended = threading.Event()
     with closing(spark.watch_tasks(what)) as tasks:

@@ -1,4 +1,4 @@
-"""Opens the Spark of a run: on a Connect server, on the pipeline's master, or as spark-submit set it up."""
+"""Open the Spark session of a run: on a Connect server, on the pipeline's master, or in the JVM of spark-submit."""
 
 from __future__ import annotations
 
@@ -22,47 +22,47 @@ from changefeed.spark.class_archive import with_class_archive
 from changefeed.spark.conf import (
     JOB_CONF,
     LOCAL_CONF,
-    ON_THIS_MACHINE,
     PRIVATE_UMASK,
     environment_at,
     is_local,
     job_conf,
+    missing_protection,
     properties,
-    unprotected,
 )
 from changefeed.spark.connect import connect_session
-from changefeed.spark.target import ClassicSpark, SparkTarget
+from changefeed.spark.target import ClusterSpark, LocalSpark, SparkTarget
 
 INCLUDE = Path(__file__).parents[2]
 
 
 @contextmanager
-def session(pipeline: Pipeline, job: str, *, submitted: bool = False) -> Iterator[SparkTarget]:
-    """The Spark of a run, in a process that ends with it: on the pipeline's Connect server where it names one; else,
-    without Airflow, on its master; else, ``submitted``, the one that spark-submit set up.
+def session(pipeline: Pipeline, job: str, *, is_submitted: bool = False) -> Iterator[SparkTarget]:
+    """The Spark of a run, in a process that ends with it.
 
-    ``job``, a module, is imported meanwhile: the JVM, or a worker of the Connect server, takes as long as that. The JVM
-    stops its context when this process ends; to ask for it first would be a second more, in which PySpark's own servers
-    come to hear of it.
+    It is on the pipeline's Connect server if there is one; else, with ``is_submitted``, in the JVM that spark-submit
+    started; else on the pipeline's master. The module ``job`` is imported meanwhile, which takes about as long as the
+    start of the JVM or of a worker. The JVM stops its context when this process ends; to stop it explicitly would take
+    another second.
     """
     if url := pipeline.spark.connect:
         with connect_session(url) as spark:
             spark.warm_up(1)
-            with _imported_beside(job):
+            with _import_in_thread(job):
                 pass
             yield spark
     else:
-        with _imported_beside(job):
-            classic = ClassicSpark(_session() if submitted else local_session(pipeline))
-            classic.warm_up(1)
-        yield classic
+        with _import_in_thread(job):
+            spark_session = _session() if is_submitted else start_session(pipeline)
+            target = _target(spark_session, pipeline)
+            target.warm_up(1)
+        yield target
 
 
 @contextmanager
-def _imported_beside(module: str) -> Iterator[None]:
-    """Import ``module`` in a thread, until the end of the block. Whoever imports it then gets its error, if any.
+def _import_in_thread(module: str) -> Iterator[None]:
+    """Import ``module`` in a thread until the end of the block. An error is raised by the next import of the module.
 
-    The garbage collector is off: it would look, again and again, at what is there to stay.
+    The garbage collector is off meanwhile, because it would scan the imported objects again and again.
     """
 
     def load() -> None:
@@ -80,29 +80,38 @@ def _imported_beside(module: str) -> Iterator[None]:
         gc.enable()
 
 
-def local_session(pipeline: Pipeline) -> SparkSession:
-    """A session on the pipeline's own master, with this Python in its workers, on 127.0.0.1 and without a web page.
+def _target(spark_session: SparkSession, pipeline: Pipeline) -> SparkTarget:
+    if is_local(spark_session.sparkContext.master or ""):
+        return LocalSpark(spark_session)
+    return ClusterSpark(spark_session, pipeline.spark.executor_seconds)
 
-    Raises SettingsError where Java does not start Spark, or Spark not its context.
+
+def start_session(pipeline: Pipeline) -> SparkSession:
+    """A session on the pipeline's master, without a web page.
+
+    Its workers have the Python of `spark.conf` (spark.pyspark.python) or PYSPARK_PYTHON, else this one. Raises
+    SettingsError if Spark or its context does not start.
     """
     master = pipeline.spark.master
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    named = pipeline.spark.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = named or sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(INCLUDE), os.environ.get("PYTHONPATH"))))
     os.environ.update(environment_at(master))
-    defaults = with_class_archive(JOB_CONF | {"spark.log.level": "ERROR"}) | ON_THIS_MACHINE
+    defaults = with_class_archive(JOB_CONF | {"spark.log.level": "ERROR"})
     if is_local(master):
         defaults |= LOCAL_CONF
     conf = job_conf(pipeline.spark.conf, master, defaults)
-    with _started_with(conf | {"spark.master": master, "spark.app.name": f"changefeed-{pipeline.name}"}):
+    with _submit_arguments(conf | {"spark.master": master, "spark.app.name": f"changefeed-{pipeline.name}"}):
         return _session()
 
 
 @contextmanager
-def _started_with(conf: Mapping[str, str]) -> Iterator[None]:
-    """Have PySpark start its JVM with ``conf`` from a file, and all that it makes for this user alone.
+def _submit_arguments(conf: Mapping[str, str]) -> Iterator[None]:
+    """In the block, PySpark starts its JVM with ``conf`` from a file, and with a umask that denies access to other
+    users.
 
-    Settings of PySpark's own builder would be on the command line, which is shown to all who list processes. Spark
-    makes some of its folders, with decoded rows in them, for everybody.
+    Settings of PySpark's builder would be on the command line, which any user can list. Spark creates some folders with
+    decoded rows readable for everybody.
     """
     others = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     with NamedTemporaryFile("w", prefix="changefeed-spark-") as file:
@@ -119,7 +128,7 @@ def _started_with(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _session() -> SparkSession:
-    """Of the JVM that spark-submit set up, or else of a new one. Raises SettingsError where it does not start."""
+    """A session of the JVM that spark-submit started, or of a new JVM. Raises SettingsError if it does not start."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkRuntimeError
 
@@ -128,24 +137,24 @@ def _session() -> SparkSession:
     except PySparkRuntimeError as error:
         java = os.environ.get("JAVA_HOME") or shutil.which("java")
         raise SettingsError(
-            f"Spark did not start, which needs Java 17 or 21 in JAVA_HOME or PATH, where {java or 'none'!r} was found: "
-            f"{str(error).splitlines()[0]} What Java said stands above. Nothing was published. Install one (Debian and "
-            "Ubuntu: openjdk-17-jre-headless), or name its folder in JAVA_HOME."
+            f"Spark did not start. Expected Java 17 or 21 in JAVA_HOME or PATH, found {java or 'none'!r}: "
+            f"{str(error).splitlines()[0]} The output of Java is above. Nothing was published. Install Java (Debian "
+            "and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to its folder."
         ) from error
     except Py4JJavaError as error:
         if "spark.authenticate.secret" not in str(error.java_exception):
             raise
         raise SettingsError(
-            "expected the Spark cluster's secret in spark.authenticate.secret, and found none: without one whoever "
-            "reaches a port of a run reads its rows and passwords. Nothing was published. Set spark.authenticate=true "
-            "and the same spark.authenticate.secret on the cluster's master and workers, and for this driver in "
-            "spark-defaults.conf (docs/security.md)."
+            "expected the Spark cluster's secret in spark.authenticate.secret, found none: without it, anybody who "
+            "reaches a port of a run can read its rows and passwords. Nothing was published. Set "
+            "spark.authenticate=true and the same spark.authenticate.secret on the cluster's master and workers, and "
+            "for this driver in spark-defaults.conf (docs/explanation/security.md)."
         ) from error
     context = session.sparkContext
-    if missing := unprotected(dict(context.getConf().getAll()), context.master or ""):
+    if missing := missing_protection(dict(context.getConf().getAll()), context.master or ""):
         raise SettingsError(
-            f"expected a Spark whose ports and disks are closed to others, and found one at {context.master} without "
-            f"{', '.join(missing)}: whoever reaches a port of a run would read its rows and passwords. Nothing was "
-            "published. Set that where the job is submitted (docs/security.md)."
+            f"expected Spark's ports and disks to be closed to others, found Spark at {context.master} without "
+            f"{', '.join(missing)}: anybody who reaches a port of a run could read its rows and passwords. Nothing "
+            "was published. Set these where the job is submitted (docs/explanation/security.md)."
         )
     return session

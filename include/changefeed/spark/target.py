@@ -1,7 +1,7 @@
-"""Where a run's tasks are executed: by a JVM of this process (local, or a cluster's driver) or a Spark Connect server.
+"""The Spark that executes a run's tasks: on this machine, on a cluster, or on a Spark Connect server.
 
 `spark.session.session` opens a `SparkTarget` for a pipeline. All that differs between the kinds of Spark is here.
-Stages with a shuffle use its `session` for DataFrames, which both kinds have.
+Stages with a shuffle use its `session` for DataFrames, which all kinds have.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark import SparkContext, SparkFiles, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from changefeed.errors import SettingsError
-from changefeed.spark.conf import is_local
+from changefeed.spark.executor_watch import watch_executors
+from changefeed.spark.failures import check_workers, raise_spark_failures
 from changefeed.spark.warm_up import load
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Given = TypeVar("Given")
+TaskInput = TypeVar("TaskInput")
 Result = TypeVar("Result")
 
 
 class Counter(Protocol):
-    """A sum that tasks add to and the driver reads."""
+    """A sum to which tasks add, and which the driver reads."""
 
     value: int
 
@@ -44,16 +44,16 @@ class Counter(Protocol):
 
 
 class Tasks(Protocol):
-    """The tasks of the jobs that are watched. Jobs may run at once, each in a thread of its own."""
+    """The tasks of the jobs that are watched. Jobs may run in parallel, each in its own thread."""
 
     total: int
 
     def expect(self, tasks: int) -> None:
-        """Say that the next job of the calling thread has ``tasks`` tasks."""
+        """Announce that the next job of the calling thread has ``tasks`` tasks."""
         ...
 
     def done(self) -> int:
-        """How many of all expected tasks are done."""
+        """The number of expected tasks that are done."""
         ...
 
     def close(self) -> None:
@@ -62,11 +62,11 @@ class Tasks(Protocol):
 
 
 class SparkTarget(Protocol):
-    """The Spark that a run has. It lives in the driver; the functions of tasks must not refer to it."""
+    """The Spark of a run. It exists in the driver only; functions of tasks must not refer to it."""
 
     @property
     def session(self) -> SparkSession:
-        """For DataFrames. Spark's SQL is started in the JVM when the first of them is made."""
+        """The session, for DataFrames. The first DataFrame starts Spark SQL in the JVM."""
         ...
 
     @property
@@ -75,27 +75,27 @@ class SparkTarget(Protocol):
         ...
 
     def cores(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run in parallel."""
         ...
 
     def local_folder(self) -> AbstractContextManager[str | None]:
-        """A folder for what the driver and tasks hand to one another, which only this user may enter; removed at the
-        end of the block. None unless all tasks run on the driver's machine."""
+        """A folder for files that the driver and tasks exchange, which only this user can enter; removed at the end of
+        the block. None unless all tasks run on the driver's machine."""
         ...
 
     def warm_up(self, workers: int) -> Callable[[], None]:
-        """Start ``workers`` Python workers that import what tasks need, unless they were started before; return what
-        waits for them.
+        """Start ``workers`` Python workers that import the modules of tasks, unless they are started already; return a
+        function that waits for them.
 
-        That raises SettingsError if the workers of a Connect server lack the package. Any other error is logged only:
-        the tasks meet it themselves.
+        The function raises SettingsError if the workers cannot start Python or cannot import the package. Any other
+        error is only logged, as the tasks will raise it.
         """
         ...
 
-    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
-        """Call ``stage`` with each of ``tasks``, in a Spark task of its own; return all that they yield, task by task.
+    def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Result]]) -> list[Result]:
+        """Call ``stage`` with each of ``tasks`` in its own Spark task; return all results, task by task.
 
-        A result is a `TaskMessage`; where there is a `local_folder`, anything that can be pickled.
+        A result is a `TaskMessage`, or, with a `local_folder`, any object that can be pickled.
         """
         ...
 
@@ -104,26 +104,27 @@ class SparkTarget(Protocol):
         ...
 
     def end_jobs(self, tag: str) -> None:
-        """End the running jobs with this tag, in all threads."""
+        """End the running jobs with this tag in all threads."""
         ...
 
     def forget_checkpoint(self, checkpointed: DataFrame) -> None:
-        """Free the disk that a local checkpoint takes."""
+        """Free the storage of a local checkpoint."""
         ...
 
     def watch_tasks(self, what: str) -> Tasks:
-        """Watch the tasks of jobs, which Spark shows as ``what``. Close the result."""
+        """Watch the tasks of jobs, which Spark shows as ``what``. The caller must close the result."""
         ...
 
     def counter(self) -> Counter | None:
-        """A new counter; None where Spark has none."""
+        """A new counter; None on a Connect server."""
         ...
 
 
 class _WarmingSpark(ABC):
-    """Starts workers ahead of their tasks, each once."""
+    """Starts workers before their tasks, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
         self._started = 0
         self._starting: list[Thread] = []
         self._error: Exception | None = None
@@ -151,28 +152,14 @@ class _WarmingSpark(ABC):
         for thread in self._starting:
             thread.join()
         if self._error is not None:
-            self._check_start(self._error)
+            check_workers(self._error)
             _log.debug("workers were not started ahead of their tasks: %s", self._error)
 
-    def _check_start(self, error: Exception) -> None:  # noqa: B027 - most errors are met again by the tasks
-        """Raise an error that makes the run pointless."""
 
+class _ContextSpark:
+    """What a JVM of this process offers: its SparkContext."""
 
-class ClassicSpark(_WarmingSpark):
-    """A JVM of this process, on a local master or as the driver of a cluster.
-
-    Stages without a shuffle are tasks of RDDs: a DataFrame costs a session of Spark's SQL in the JVM, a plan, generated
-    code and an import of pandas before its first task begins, 2 CPU seconds.
-    """
-
-    def __init__(self, session: SparkSession) -> None:
-        super().__init__()
-        self.session = session
-
-    @property
-    def runs_here(self) -> bool:
-        """Whether all tasks run on this machine."""
-        return is_local(self.session.sparkContext.master or "")
+    session: SparkSession
 
     @property
     def may_copy_tasks(self) -> bool:
@@ -183,32 +170,9 @@ class ClassicSpark(_WarmingSpark):
         """See `SparkTarget`."""
         return max(1, self.session.sparkContext.defaultParallelism)
 
-    def local_folder(self) -> AbstractContextManager[str | None]:
-        """See `SparkTarget`. It is where Spark stores its own blocks (spark.local.dir): the JVM removes what is there
-        when it ends, which it does when the driver is killed."""
-        if not self.runs_here:
-            return nullcontext()
-        folder = SparkFiles.getRootDirectory()
-        return tempfile.TemporaryDirectory(prefix="changefeed-", dir=folder, ignore_cleanup_errors=True)
-
-    def _start_workers(self, count: int) -> None:
-        self.session.sparkContext.parallelize(range(count), count).foreachPartition(load)
-
-    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
-        """See `SparkTarget`. Where all tasks run here, ``stage`` and the passwords in it come to them in a private
-        file: what Spark brings to a task itself is stored as blocks until somebody looks for garbage."""
-        with self.local_folder() as folder:
-            task = _of_file(_stored(stage, folder)) if folder else stage
-
-            def of_task(given: Iterable[Given]) -> Iterator[Result]:
-                for each in given:
-                    yield from task(each)
-
-            return self.session.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(of_task).collect()
-
     def tag_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""
-        self.session.sparkContext.addJobTag(tag)  # a session's own tags are known to the thread that set them only
+        self.session.sparkContext.addJobTag(tag)  # tags of a session apply only to the thread that set them
 
     def end_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""
@@ -221,19 +185,87 @@ class ClassicSpark(_WarmingSpark):
 
     def watch_tasks(self, what: str) -> Tasks:
         """See `SparkTarget`."""
-        return _ClassicTasks(self.session.sparkContext, what)
+        return _ContextTasks(self.session.sparkContext, what)
 
     def counter(self) -> Counter:
         """See `SparkTarget`."""
         return self.session.sparkContext.accumulator(0)
 
 
-class ConnectSpark(_WarmingSpark):
-    """A client of a Spark Connect server, which has no SparkContext and no accumulators: all is DataFrames."""
+class _RemoteSpark(_WarmingSpark):
+    """Workers on other machines, which share no files with the driver. All stages are DataFrames, so a worker imports
+    the modules of tasks once: Spark's RDDs and DataFrames have workers of their own."""
 
-    def __init__(self, session: SparkSession) -> None:
-        super().__init__()
-        self.session = session
+    def local_folder(self) -> AbstractContextManager[None]:
+        """See `SparkTarget`."""
+        return nullcontext()
+
+    def _start_workers(self, count: int) -> None:
+        def load_modules(batches: Iterator[Any]) -> Iterator[Any]:
+            load()
+            return batches
+
+        self.session.range(0, count, 1, count).mapInArrow(load_modules, "id long").collect()
+
+    def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Any]]) -> list[Any]:
+        """See `SparkTarget`. Results travel as JSON, because the driver must not unpickle data from a server."""
+        from changefeed.spark.stages.messages import MESSAGE_SCHEMA, message_batches, messages_of
+
+        rows = rows_of_tasks(self.session, tasks, lambda task: message_batches(stage(task)), MESSAGE_SCHEMA)
+        return messages_of(rows.collect())
+
+
+class LocalSpark(_ContextSpark, _WarmingSpark):
+    """A local master: the JVM of this process runs all tasks.
+
+    Stages without a shuffle are tasks of RDDs. The first DataFrame would cost 2 CPU seconds before its first task: a
+    session of Spark SQL, a plan, generated code and an import of pandas.
+    """
+
+    def local_folder(self) -> AbstractContextManager[str]:
+        """See `SparkTarget`. It is in the folder of Spark's blocks (spark.local.dir), which the JVM removes when it
+        ends, also if the driver is killed."""
+        folder = SparkFiles.getRootDirectory()
+        return tempfile.TemporaryDirectory(prefix="changefeed-", dir=folder, ignore_cleanup_errors=True)
+
+    def _start_workers(self, count: int) -> None:
+        self.session.sparkContext.parallelize(range(count), count).foreachPartition(load)
+
+    def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Result]]) -> list[Result]:
+        """See `SparkTarget`. Tasks read ``stage``, which contains passwords, from a private file: Spark would store it
+        in blocks until its next cleanup."""
+        with self.local_folder() as folder:
+            task = _load_stage(_store_stage(stage, folder))
+
+            def of_task(inputs: Iterable[TaskInput]) -> Iterator[Result]:
+                for each in inputs:
+                    yield from task(each)
+
+            return self.session.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(of_task).collect()
+
+
+class ClusterSpark(_ContextSpark, _RemoteSpark):
+    """The driver of a cluster, in a JVM of this process. Jobs that get no executor for
+    ``executor_seconds`` are cancelled (`spark.executor_watch`)."""
+
+    def __init__(self, session: SparkSession, executor_seconds: int) -> None:
+        super().__init__(session)
+        watch_executors(session.sparkContext, executor_seconds)
+
+    def cores(self) -> int:
+        """See `SparkTarget`: the cores of the executors that have registered when the first has started a worker.
+
+        Raises what `raise_spark_failures` raises if none could.
+        """
+        with raise_spark_failures("the start of its first worker"):
+            self._wait_for_workers()
+            if self._error is not None:
+                raise self._error
+        return super().cores()
+
+
+class ConnectSpark(_RemoteSpark):
+    """A client of a Spark Connect server, which has no SparkContext and no accumulators."""
 
     @property
     def may_copy_tasks(self) -> bool:
@@ -245,32 +277,6 @@ class ConnectSpark(_WarmingSpark):
         ((last,),) = self.session.range(0, 10_000).select(F.spark_partition_id()).tail(1)
         return int(last) + 1
 
-    def local_folder(self) -> AbstractContextManager[None]:
-        """See `SparkTarget`: the server is reached over a network."""
-        return nullcontext()
-
-    def _start_workers(self, count: int) -> None:
-        def loaded(batches: Iterator[Any]) -> Iterator[Any]:
-            load()
-            return batches
-
-        self.session.range(0, count, 1, count).mapInArrow(loaded, "id long").collect()
-
-    def _check_start(self, error: Exception) -> None:
-        if "No module named" in str(error):
-            raise SettingsError(
-                "the workers of the Spark Connect server that `spark.connect` names cannot import `changefeed`: "
-                "install the package for the Python that the server runs (PYSPARK_PYTHON), or put its folder on its "
-                f"PYTHONPATH. Found: {str(error)[-300:]}"
-            ) from error
-
-    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Any]]) -> list[Any]:
-        """See `SparkTarget`. They come as JSON: the driver unpickles nothing that a server sent."""
-        from changefeed.spark.stages.messages import MESSAGE_SCHEMA, message_batches, messages_of
-
-        rows = rows_of_tasks(self.session, tasks, lambda given: message_batches(stage(given)), MESSAGE_SCHEMA)
-        return messages_of(rows.collect())
-
     def tag_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""
         self.session.addTag(tag)
@@ -280,11 +286,12 @@ class ConnectSpark(_WarmingSpark):
         self.session.interruptTag(tag)
 
     def forget_checkpoint(self, checkpointed: DataFrame) -> None:
-        """See `SparkTarget`. The server frees it when nobody refers to it; an exception may, until the run ends."""
+        """See `SparkTarget`. The server frees it when no reference is left; an exception may hold one until the run
+        ends."""
         relation: Any = checkpointed._plan
         relation.__del__()
 
-    def watch_tasks(self, what: str) -> Tasks:  # noqa: ARG002 - the server has no place for it
+    def watch_tasks(self, what: str) -> Tasks:  # noqa: ARG002 - the server does not show it
         """See `SparkTarget`."""
         return _ConnectTasks(self.session)
 
@@ -293,32 +300,32 @@ class ConnectSpark(_WarmingSpark):
         return
 
 
-def _stored(stage: object, folder: str) -> Path:
+def _store_stage(stage: object, folder: str) -> Path:
     file = Path(folder, "stage")
     file.touch(0o600)
     file.write_bytes(cloudpickle.dumps(stage))  # type: ignore[no-untyped-call]
     return file
 
 
-def _of_file(file: Path) -> Callable[[Any], Iterable[Any]]:
-    """The stage that is stored in ``file``, read in the task."""
+def _load_stage(file: Path) -> Callable[[Any], Iterable[Any]]:
+    """A stage that reads the stored stage from ``file`` in the task, and calls it."""
 
-    def stage(given: Any) -> Iterable[Any]:
-        return cloudpickle.loads(file.read_bytes())(given)  # type: ignore[no-any-return]
+    def stage(task: Any) -> Iterable[Any]:
+        return cloudpickle.loads(file.read_bytes())(task)  # type: ignore[no-any-return]
 
     return stage
 
 
 def rows_of_tasks(
     session: SparkSession,
-    tasks: Sequence[Given],
-    stage: Callable[[Given], Iterable[pa.RecordBatch]],
+    tasks: Sequence[TaskInput],
+    stage: Callable[[TaskInput], Iterable[pa.RecordBatch]],
     schema: str,
 ) -> DataFrame:
-    """What ``stage`` yields for each of ``tasks``: in a Spark partition, and so a task, of its own.
+    """The rows that ``stage`` yields for each of ``tasks``, each in its own Spark partition and so in its own task.
 
-    Tasks travel with the stage: rows of a DataFrame that Python made would come out of a second Python worker beside
-    each task's own.
+    The tasks are pickled with the stage. As rows of a DataFrame from Python they would need a second Python worker for
+    each task.
     """
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -329,8 +336,9 @@ def rows_of_tasks(
     return session.range(0, len(tasks), 1, len(tasks)).mapInArrow(of_task, schema)
 
 
-class _ClassicTasks:
-    """Each thread's job has a job group of its own, by which Spark's status tracker finds its stages."""
+class _ContextTasks:
+    """Counts tasks of a JVM's jobs. Each thread's job has its own job group, with which Spark's status tracker finds
+    its stages."""
 
     def __init__(self, context: SparkContext, what: str) -> None:
         self._context, self._what, self.total = context, what, 0
@@ -353,7 +361,7 @@ class _ClassicTasks:
             if (info := tracker.getJobInfo(job))
             for stage in info.stageIds
         ]
-        ours = [stage for stage in stages if stage and stage.numTasks == tasks]  # others move the rows
+        ours = [stage for stage in stages if stage and stage.numTasks == tasks]  # other stages move the rows
         return max(ours, key=lambda stage: stage.stageId).numCompletedTasks if ours else 0
 
     def close(self) -> None:
@@ -361,7 +369,7 @@ class _ClassicTasks:
 
 
 class _ConnectTasks:
-    """The server reports the stages of each operation while it runs."""
+    """Counts tasks of a Connect server's jobs: the server reports the stages of each operation while it runs."""
 
     def __init__(self, session: Any) -> None:
         self._session, self.total = session, 0
@@ -374,7 +382,9 @@ class _ConnectTasks:
         self.total += tasks
 
     def _take(self, stages: list[Any], operation_id: str, **_: Any) -> None:
-        ours = [stage.num_completed_tasks for stage in stages if stage.num_tasks in self._sizes]  # others move the rows
+        ours = [
+            stage.num_completed_tasks for stage in stages if stage.num_tasks in self._sizes
+        ]  # other stages move the rows
         self._done[operation_id] = max(ours, default=self._done.get(operation_id, 0))
 
     def done(self) -> int:

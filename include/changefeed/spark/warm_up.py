@@ -1,8 +1,8 @@
-"""What Python workers import ahead of their tasks.
+"""Import the modules of tasks in Python workers before their tasks.
 
-To start a worker and to load the kernels takes a second or two, about as long as the driver talks to MySQL and Kafka:
-`SparkTarget.warm_up` has workers do it meanwhile, and `spark.daemon` once for all of its workers. Spark keeps a worker
-for the tasks that come (spark.python.worker.reuse).
+To start a worker and load the kernels takes a second or two. `SparkTarget.warm_up` starts workers while the driver
+connects to MySQL and Kafka; `spark.daemon` imports the modules once for all of its workers. Spark reuses a worker for
+later tasks (spark.python.worker.reuse).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ OF_TASKS = (
     "changefeed.source.mysql.packets",
     "sqlglot",
 )
-"""What decodes and publishes, and what that imports only where it is needed, as a driver does without it."""
+"""The modules that decode and publish, and modules that they import late, because a driver does not need them."""
 
 
 def load(_: Iterable[object] = ()) -> None:
-    """Import what tasks need. The garbage collector never looks at it: it is there to stay."""
+    """Import the modules of tasks, and exclude them from garbage collection."""
     gc.disable()
     for module in OF_TASKS:
         importlib.import_module(module)

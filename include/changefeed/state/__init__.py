@@ -1,1 +1,1 @@
-"""Where checkpoints are kept outside Airflow."""
+"""Checkpoint stores: Kafka, a database table, Airflow Variables."""

@@ -1,12 +1,25 @@
-"""Checkpoints in a table of a database that SQLAlchemy knows."""
+"""Checkpoints in a table of a database with an SQLAlchemy dialect."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, delete, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects.mysql import LONGTEXT
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
@@ -14,6 +27,8 @@ from changefeed.errors import CheckpointError, SettingsError, StateStoreUnavaila
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
 from changefeed.model.connection import check_values, options_of
+from changefeed.model.password_source import PasswordSource
+from changefeed.model.tls import is_pem
 from changefeed.source.mysql.login import PASSWORD_PLUGINS
 
 _METADATA = MetaData()
@@ -33,15 +48,26 @@ _SCHEMAS = Table(
 
 
 def _is_misread(url: URL) -> bool:
-    """Whether an @ in a password was taken for the one behind it: then the host is a part of the password."""
+    """Whether the URL was split at an @ in the password, so that the host contains a part of the password."""
     beside = (url.host or "", "" if url.drivername.startswith("sqlite") else url.database or "")
     path = str(url.password or "").partition("/")[2]
     return any("@" in part for part in beside) or "=" in path.partition("?")[2]
 
 
+def _refuse_pem_text(url: URL) -> None:
+    if texts := [name for name, value in url.query.items() if is_pem(str(value))]:
+        raise SettingsError(
+            f"option {texts[0]!r} of the state table's connection is PEM text, and database drivers read certificates "
+            "and keys from files only: give the path of a file on each machine on which tasks run"
+        )
+
+
 def _connect_args(url: URL) -> dict[str, Any]:
-    """Timeouts for the drivers whose own is none: a database that keeps silent must not hold a run, or a page, for
-    ever. And no password in clear for whoever answers in a MySQL's place."""
+    """Connection arguments for the URL's driver: timeouts if it has no default ones, and for MySQL no password in clear
+    text.
+
+    The timeouts keep a silent database from blocking a run or a page.
+    """
     by_driver: dict[str, dict[str, Any]] = {
         "pymysql": {"connect_timeout": 10, "read_timeout": 60, "auth_plugin_map": PASSWORD_PLUGINS},
         "psycopg2": {"connect_timeout": 10},
@@ -51,27 +77,39 @@ def _connect_args(url: URL) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
-class TableCheckpointStore:
-    """A `CheckpointStore` with a true compare-and-set: one UPDATE whose WHERE names what is expected.
+def _renew_password(engine: Engine, url: URL, source: PasswordSource) -> None:
+    """Let each login of ``engine`` get its password from ``source``."""
 
-    The table `changefeed_checkpoint` is created where it is missing. Raises SettingsError for a URL that SQLAlchemy
-    does not know, and StateStoreUnavailableError where the database does not answer.
+    @event.listens_for(engine, "do_connect")
+    def set_password(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
+        options["password"] = source.password(url.host or "", url.port or 0, url.username or "")
+
+
+class TableCheckpointStore:
+    """A `CheckpointStore` with a true compare-and-set: one UPDATE whose WHERE has the expected checkpoint.
+
+    The table `changefeed_checkpoint` is created if it is missing. ``password_source`` returns the password of each
+    login in place of the URL's. Raises SettingsError for a URL that SQLAlchemy does not support,
+    StateStoreUnavailableError if the database does not answer, and what `PasswordSource.password` raises.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, password_source: PasswordSource | None = None) -> None:
         try:
             parsed = make_url(url)
             if _is_misread(parsed):
                 raise ValueError
             check_values(options_of(url.rpartition("@")[2].partition("?")[2]), "the state table's connection")
+            _refuse_pem_text(parsed)
             self._database = parsed.set(query={}).render_as_string(hide_password=True)
             self._engine = create_engine(parsed, pool_pre_ping=True, connect_args=_connect_args(parsed))
         except (ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
             raise SettingsError(
-                f"the state table's connection is no database that SQLAlchemy knows here: {type(error).__name__}. "
-                "Wanted a URL such as postgresql+psycopg://user:password@host/database, with its driver installed, and "
-                "with the characters / ? # @ : % of a password written as % and two digits."
+                f"SQLAlchemy does not support the database of the state table's connection: {type(error).__name__}. "
+                "Expected a URL such as postgresql+psycopg://user:password@host/database, with its driver installed, "
+                "and with the characters / ? # @ : % of a password written as % and two digits."
             ) from None
+        if password_source is not None:
+            _renew_password(self._engine, parsed, password_source)
         self._create()
 
     @retry(
@@ -82,7 +120,7 @@ class TableCheckpointStore:
 
     def _create(self) -> None:
         try:
-            self._create_once()  # two processes may both find it missing: the second try then finds it
+            self._create_once()  # if two processes create it at the same time, the second attempt finds it
         except SQLAlchemyError as error:
             raise self._unavailable(error) from error
 
@@ -101,7 +139,7 @@ class TableCheckpointStore:
         self.replace(expected, new)
 
     def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
-        fault_point.reached("before_checkpoint_write")
+        fault_point.reach("before_checkpoint_write")
         try:
             stored = self._insert(new) if expected is None else self._update(expected, new)
         except OperationalError as error:
@@ -163,7 +201,7 @@ class TableCheckpointStore:
         )
         with self._engine.begin() as connection:
             updated = connection.execute(statement).rowcount == 1
-            fault_point.reached("in_checkpoint_write")
+            fault_point.reach("in_checkpoint_write")
             return updated
 
     def _unavailable(self, error: Exception) -> StateStoreUnavailableError:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from changefeed.errors import CheckpointError, StateStoreUnavailableError
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
-from changefeed.records.compression import MOST_OF_A_LOG, inflated
+from changefeed.records.compression import MOST_OF_A_LOG, inflate
 
 
 class Variables(Protocol):
@@ -28,17 +28,19 @@ class Variables(Protocol):
     def keys(self, prefix: str) -> list[str]: ...
 
     def delete(self, key: str) -> None:
-        """Delete a Variable, where there is one."""
+        """Delete a Variable, if it exists."""
         ...
 
 
 class VariableCheckpointStore:
     """A `CheckpointStore` in the Variable `changefeed_checkpoint__<pipeline>`.
 
-    Airflow's Variables have no compare-and-set: `advance` reads, compares and sets. A process that sleeps between the
-    two overwrites what others stored meanwhile. That moves no pipeline back: the commit log had each checkpoint before
-    it was stored (the first one noted, a window sealed, a seek recorded), under the lease. So one that is stored too
-    late is older than the log, and the next plan brings it up to that (`pipeline.open_windows`).
+    Airflow's Variables have no compare-and-set: `advance` reads, compares and sets. A process that is suspended between
+    the read and the set overwrites a checkpoint that another process stored in between.
+
+    That does not move the pipeline back. Under the lease, each checkpoint is written to the commit log before it is
+    stored: as the first checkpoint, as the seal of a window, or as a seek. So a checkpoint that is stored too late is
+    older than the log, and the next plan moves it up to the log (`pipeline.open_windows`).
     """
 
     def __init__(self, variables: Variables | None = None) -> None:
@@ -56,7 +58,7 @@ class VariableCheckpointStore:
         stored = self.load(new.pipeline)
         if stored != expected:
             raise stale(new.pipeline, expected, stored)
-        fault_point.reached("before_checkpoint_write")
+        fault_point.reach("before_checkpoint_write")
         self._variables.set(_key(new.pipeline), new.to_text(), f"Checkpoint of changefeed pipeline {new.pipeline}")
 
     def pipelines(self) -> list[str]:
@@ -72,7 +74,7 @@ class VariableCheckpointStore:
 
     def load_schemas(self, pipeline: str) -> str | None:
         text = self._variables.get(_schemas_key(pipeline))
-        return None if text is None else inflated(base64.b64decode(text), MOST_OF_A_LOG).decode()
+        return None if text is None else inflate(base64.b64decode(text), MOST_OF_A_LOG).decode()
 
     def save_schemas(self, pipeline: str, text: str) -> None:
         packed = base64.b64encode(zlib.compress(text.encode())).decode()
@@ -82,9 +84,9 @@ class VariableCheckpointStore:
 class AirflowVariables:
     """Variables inside a task: they go through the task's supervisor to Airflow's API.
 
-    `Variable.get` answers an error of the API as it answers a Variable that is not there, and a checkpoint that cannot
-    be read would look like one that was lost. So one that is not there has to be missing in the list of keys, too.
-    Raises StateStoreUnavailableError where it is not, or where there is no such list.
+    `Variable.get` returns the same for an error of the API and for a missing Variable, and a checkpoint that cannot be
+    read would look like a lost one. So a Variable counts as missing only if the list of keys does not have it either.
+    Raises StateStoreUnavailableError if the list has it, or if there is no list.
     """
 
     def get(self, key: str) -> str | None:
@@ -124,18 +126,18 @@ class AirflowVariables:
 
 
 class MetadataVariables:
-    """Variables outside a task, as `airflow variables` reaches them: through Airflow's database.
+    """Variables outside a task: they are in Airflow's database, as for the command `airflow variables`.
 
-    The row itself is read: `Variable.get` answers a database that cannot be read with its default, and a checkpoint
-    that cannot be read would look like one that was lost. Raises StateStoreUnavailableError for such a database, and
-    CheckpointError for a Variable that another key has encrypted.
+    The store reads the row itself: if the database cannot be read, `Variable.get` returns its default, and the
+    checkpoint would look lost. Raises StateStoreUnavailableError for such a database, and CheckpointError for a
+    Variable that was encrypted with another key.
     """
 
     def get(self, key: str) -> str | None:
         from airflow.models.variable import Variable
         from airflow.utils.session import create_session
 
-        with _translated(), create_session() as session:
+        with _translate_errors(), create_session() as session:
             variable = session.scalar(select(Variable).where(Variable.key == key))
             if variable is None:
                 return None
@@ -150,25 +152,25 @@ class MetadataVariables:
     def set(self, key: str, value: str, description: str) -> None:
         from airflow.models.variable import Variable
 
-        with _translated():
+        with _translate_errors():
             Variable.set(key, value, description=description)
 
     def keys(self, prefix: str) -> list[str]:
         from airflow.models.variable import Variable
         from airflow.utils.session import create_session
 
-        with _translated(), create_session() as session:
+        with _translate_errors(), create_session() as session:
             return list(session.scalars(select(Variable.key).where(Variable.key.startswith(prefix, autoescape=True))))
 
     def delete(self, key: str) -> None:
         from airflow.models.variable import Variable
 
-        with _translated():
+        with _translate_errors():
             Variable.delete(key)
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:

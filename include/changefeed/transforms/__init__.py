@@ -1,1 +1,1 @@
-"""Users' Python functions on row changes: what they get, how they are called, and how their results become messages."""
+"""Users' Python functions on row changes: their arguments, their calls, and the messages of their results."""

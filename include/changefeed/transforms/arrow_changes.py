@@ -1,4 +1,4 @@
-"""Changes on their way through functions: as objects or as Arrow batches, and each made of the other."""
+"""Changes for functions: as objects or as Arrow batches, with conversion in both directions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -17,28 +18,30 @@ from changefeed.native.memory import Words
 from changefeed.transforms.change import Change, Coordinates, Row
 
 NUMBER = "change"
-"""The column of a batch that says which of the requested changes a row was made of, from 0."""
-FIXED_COLUMNS = ("database", "table", "topic", "timestamp", "gtid", "file", "position", "row")
-"""The columns of a batch beside its images and numbers."""
+"""The column of a batch that has, for each row, the number of its input change, from 0."""
+MEMBERS = "members"
+"""The column of a batch that has the added members of the records: JSON objects as text, or null."""
+FIXED_COLUMNS = ("database", "table", "topic", MEMBERS, "timestamp", "gtid", "file", "position", "row")
+"""The columns of a batch except its images and numbers."""
 
 Fail = Callable[[int, Exception], None]
-"""Notes why no messages can be made of the change of a number."""
+"""Called with the number of a change from which no messages can be made, and the reason."""
 
 
 @dataclass(frozen=True)
 class ObjectChanges:
-    """Changes as objects; ``numbers`` rise, and say for each which of the rows that were read it was made of."""
+    """Changes as objects; ``numbers`` has the number of each change's input row, in rising order."""
 
     numbers: Words
     changes: Sequence[Change]
 
     def objects(self) -> ObjectChanges:
-        """Themselves."""
+        """The changes unchanged."""
         return self
 
     def batches(self, fail: Fail) -> Iterator[ArrowChanges]:
-        """The same changes in Arrow: those in a row whose images have the same columns, for in an Arrow column no value
-        is missing. ``fail`` gets those that have no types in Arrow."""
+        """The same changes as Arrow batches, one for each series of images with the same columns. ``fail`` is called
+        for changes without an Arrow type."""
         at = 0
         for key, run in groupby(self.changes, key=lambda change: change.key):
             for alike in _alike(list(run)):
@@ -46,7 +49,7 @@ class ObjectChanges:
                 at += len(alike)
 
     def without(self, numbers: set[int]) -> ObjectChanges:
-        """Those that were made of other rows than ``numbers``."""
+        """The changes without the changes of the input rows ``numbers``."""
         stays = [number not in numbers for number in self.numbers.tolist()]
         changes = [change for change, each in zip(self.changes, stays, strict=True) if each]
         return ObjectChanges(self.numbers[np.array(stays, bool)], changes)
@@ -65,25 +68,28 @@ class ArrowChanges:
         columns = {name: self.batch[name].to_pylist() for name in ("op", *FIXED_COLUMNS)}
         images = (_rows(self.batch["before"]), _rows(self.batch["after"]))
         changes = [
-            Change(op, database, table, before, after, self.key, topic, time.astimezone(UTC), gtid, Coordinates(*at))
-            for op, database, table, topic, time, gtid, *at, before, after in zip(
+            Change(
+                *(op, database, table, before, after, self.key, topic, time.astimezone(UTC), gtid, Coordinates(*at)),
+                orjson.loads(members) if members else {},
+            )
+            for op, database, table, topic, members, time, gtid, *at, before, after in zip(
                 *columns.values(), *images, strict=True
             )
         ]
         return ObjectChanges(self.numbers, changes)
 
     def batches(self, _fail: Fail) -> Iterator[ArrowChanges]:
-        """Themselves."""
+        """The changes unchanged."""
         yield self
 
     def without(self, numbers: set[int]) -> ArrowChanges:
-        """Those that were made of other rows than ``numbers``."""
+        """The changes without the changes of the input rows ``numbers``."""
         stays = ~np.isin(self.numbers, list(numbers))
-        return ArrowChanges(self.numbers[stays], self.key, renumbered(self.batch.filter(pa.array(stays))))
+        return ArrowChanges(self.numbers[stays], self.key, renumber(self.batch.filter(pa.array(stays))))
 
     def part(self, first: int, last: int) -> ArrowChanges:
-        """Those from the ``first`` on, and before the ``last``."""
-        return ArrowChanges(self.numbers[first:last], self.key, renumbered(self.batch.slice(first, last - first)))
+        """The changes from ``first`` to before ``last``."""
+        return ArrowChanges(self.numbers[first:last], self.key, renumber(self.batch.slice(first, last - first)))
 
 
 Changes = ObjectChanges | ArrowChanges
@@ -92,10 +98,10 @@ Changes = ObjectChanges | ArrowChanges
 def in_arrow(
     numbers: Words, key: tuple[str, ...], batch: Callable[[int, int], pa.RecordBatch], fail: Fail
 ) -> Iterator[ArrowChanges]:
-    """The changes of ``numbers``, of which ``batch`` makes the batch from one on and before another.
+    """Arrow batches of the changes ``numbers``; ``batch`` makes the batch of a range of them.
 
-    JSON documents may have no type together that Arrow knows: then each half is a batch. ``fail`` gets a change that
-    has none alone.
+    If the JSON documents of a range have no common Arrow type, the range is split in halves. ``fail`` is called for a
+    single change without an Arrow type.
     """
 
     def parts(first: int, last: int) -> Iterator[ArrowChanges]:
@@ -113,7 +119,7 @@ def in_arrow(
 
 
 def _alike(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """``changes`` in runs in which all before images have the same columns, and all after images too."""
+    """``changes`` in series; in a series all before images have the same columns, and all after images too."""
     together: list[Change] = []
     columns: list[frozenset[str] | None] = [None, None]
     for change in changes:
@@ -139,6 +145,7 @@ def batch_of(changes: Sequence[Change]) -> pa.RecordBatch:
         "database": [change.database for change in changes],
         "table": [change.table for change in changes],
         "topic": [change.topic for change in changes],
+        MEMBERS: members_of(changes),
         "timestamp": pa.array([change.timestamp for change in changes], pa.timestamp("s", "UTC")),
         "gtid": pa.array([change.gtid for change in changes], pa.string()),
         "file": [change.coordinates.file for change in changes],
@@ -151,22 +158,28 @@ def batch_of(changes: Sequence[Change]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
+def members_of(changes: Sequence[Change]) -> pa.Array:
+    """The column MEMBERS of a batch of ``changes``."""
+    texts = [orjson.dumps(change.members).decode() if change.members else None for change in changes]
+    return pa.array(texts, pa.string())
+
+
 def _images(rows: Sequence[Row | None], names: Sequence[str]) -> pa.StructArray:
-    """Structs of the columns that the rows have; ``names`` are those where there is no row."""
+    """Structs of the rows' columns; if there is no row, they have the columns ``names``."""
     columns = next((list(row) for row in rows if row is not None), names)
     values = {name: values_array([None if row is None else row[name] for row in rows]) for name in columns}
     return image_of(values, np.array([row is None for row in rows], bool))
 
 
 def image_of(columns: Mapping[str, pa.Array], absent: NDArray[np.bool_]) -> pa.StructArray:
-    """Images that have ``columns``, but where they are ``absent``."""
+    """Images with ``columns``, null where they are ``absent``."""
     if not columns:
         return pa.array([None if each else {} for each in absent.tolist()], pa.struct([]))
     return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=pa.array(absent))
 
 
 def _rows(images: pa.StructArray) -> list[Row | None]:
-    """The rows of structs: column by column, which is faster than Arrow's own way."""
+    """The rows of structs, built column by column, which is faster than Arrow's conversion."""
     names = [field.name for field in images.type]
     columns = [column.to_pylist() for column in images.flatten()]
     values = zip(*columns, strict=True) if columns else iter([()] * len(images))
@@ -175,7 +188,7 @@ def _rows(images: pa.StructArray) -> list[Row | None]:
 
 
 def values_array(values: Sequence[object]) -> pa.Array:
-    """Their Arrow array; of strings where all are null."""
+    """The Arrow array of ``values``; of type string if all are null."""
     try:
         made = pa.array(values)
     except OverflowError:
@@ -183,12 +196,12 @@ def values_array(values: Sequence[object]) -> pa.Array:
     return made.cast(pa.string()) if pa.types.is_null(made.type) else made
 
 
-def joined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def join_chunks(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column of a batch or a table as one array."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def renumbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+def renumber(batch: pa.RecordBatch) -> pa.RecordBatch:
     """``batch`` with the numbers of changes from 0 on."""
     at = batch.schema.names.index(NUMBER)
     return batch.set_column(at, batch.schema.field(at), pa.array(np.arange(len(batch)), batch.schema.field(at).type))

@@ -1,4 +1,4 @@
-"""The functions that a table's changes go through, one after the other, and the changes that they return."""
+"""Calls the functions of a table's changes in order, and checks their results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,21 +18,22 @@ from changefeed.formats.template import OPS
 from changefeed.native.memory import Words
 from changefeed.transforms.arrow_changes import (
     FIXED_COLUMNS,
+    MEMBERS,
     NUMBER,
     ArrowChanges,
     Changes,
     ObjectChanges,
-    joined,
+    join_chunks,
 )
 from changefeed.transforms.change import Change
 from changefeed.transforms.loading import Transform
 from changefeed.transforms.plain_rows import PlainRows
 
 NEEDED = (NUMBER, "op", "before", "after")
-"""The columns that a function of batches has to return."""
+"""The columns that a batch function must return."""
 _FIXED = ("database", "table", "timestamp", "gtid", "coordinates")
 _IMAGES_OF = {"c": (False, True), "r": (False, True), "d": (True, False), "u": (True, True)}
-"""Whether a change of an op has a before image, and an after image."""
+"""Whether a change with an op has a before image, and whether it has an after image."""
 _WITH_BEFORE = np.array([_IMAGES_OF[op][0] for op in OPS])
 _WITH_AFTER = np.array([_IMAGES_OF[op][1] for op in OPS])
 
@@ -39,14 +41,14 @@ _log = logging.getLogger(__name__)
 
 
 class TransformFailed(Exception):
-    """A function raised an exception, or returned what no message can be made of."""
+    """A function raised an exception or returned an invalid change."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(reason)
         self.name, self.reason = name, reason
 
     def error(self, change: Change) -> BadRecordError:
-        """The error of a run that stops for it; ``change`` is as the source has it."""
+        """The error that stops the run; ``change`` is the change before all functions."""
         key = repr({name: change.row.get(name) for name in change.key})[:200]
         at = change.coordinates
         return BadRecordError(
@@ -58,22 +60,23 @@ class TransformFailed(Exception):
 
 
 Failures = dict[int, TransformFailed]
-"""Why no messages can be made of changes, by their number."""
+"""The failures of changes from which no messages can be made, by the number of the change."""
 
 
 class Chain:
-    """All functions of a table in their order; ``dropped`` counts by name the changes of which one made nothing."""
+    """All functions of a table in order; ``dropped`` counts the changes for which a function returned nothing, by the
+    function's name."""
 
     def __init__(self, transforms: Sequence[Transform], dropped: Counter[str]) -> None:
         self._transforms, self._dropped = transforms, dropped
 
     @property
     def last(self) -> str:
-        """The name of the last function, whose results are written."""
+        """The name of the last function."""
         return self._transforms[-1].name
 
     def of_rows(self, rows: PlainRows) -> tuple[Sequence[Changes], Failures]:
-        """What all functions make of ``rows``, and what one failed on: nothing is made of such a row."""
+        """The results of all functions for ``rows``, and the failures; a failed row has no results."""
         failures: Failures = {}
         first = self._transforms[0]
         if not first.takes_batches:
@@ -81,12 +84,12 @@ class Chain:
         return self(list(rows.batches(partial(note, failures, first.name))), failures)
 
     def of_change(self, change: Change) -> tuple[list[Change], Failures]:
-        """What all functions make of one change, whose number is 0."""
+        """The results of all functions for one change, whose number is 0."""
         returned, failures = self([ObjectChanges(np.zeros(1, np.int64), [change])], {})
         return [each for some in returned for each in some.objects().changes], failures
 
     def __call__(self, changes: Sequence[Changes], failures: Failures) -> tuple[Sequence[Changes], Failures]:
-        """What all functions make of ``changes``, and what one failed on, which is added to ``failures``."""
+        """The results of all functions for ``changes``, and ``failures``, to which new failures are added."""
         for transform in self._transforms:
             returned: list[Changes] = []
             for some in changes:
@@ -123,7 +126,7 @@ class Chain:
         return ObjectChanges(np.array(numbers, np.int64), returned)
 
     def _call_with_batch(self, transform: Transform, changes: ArrowChanges, failures: Failures) -> list[ArrowChanges]:
-        """The results for a batch. If the function fails on it, it gets each half, until the change is found."""
+        """The results for a batch. If the function fails, the batch is halved until the failing change is found."""
         count = len(changes.numbers)
         if count == 0:
             return []
@@ -154,38 +157,45 @@ class Chain:
 
 
 def note(failures: Failures, name: str, number: int, error: Exception) -> None:
-    """Add to ``failures`` that transform ``name`` failed with ``error`` on the change of a number."""
+    """Add to ``failures`` that transform ``name`` failed with ``error`` on change ``number``."""
     failures.setdefault(number, TransformFailed(name, f"{type(error).__name__}: {error}"))
 
 
 def _check(made: object, given: Change) -> None:
-    """Raises TypeError or ValueError where a function returned what no message can be made of."""
+    """Raise TypeError or ValueError if a function returned an invalid change."""
     if not isinstance(made, Change):
-        raise TypeError(f"it returned {type(made).__name__}: wanted a Change, a list of them, or None")
+        raise TypeError(f"it returned {type(made).__name__}: expected a Change, a list of them, or None")
     changed = [name for name in _FIXED if getattr(made, name) != getattr(given, name)] if made is not given else []
     if changed:
-        raise ValueError(f"it changed {', '.join(changed)}: wanted other op, before, after, key or topic only")
+        raise ValueError(
+            f"it changed {', '.join(changed)}: expected other op, before, after, key, topic or members only"
+        )
     if made.op not in _IMAGES_OF:
         raise ValueError(_op_fault(made.op))
     if (made.before is not None, made.after is not None) != _IMAGES_OF[made.op]:
         raise ValueError(_images_fault(made.op))
     if not isinstance(made.topic, str):
-        raise TypeError(f"topic is {type(made.topic).__name__}: wanted its name")
+        raise TypeError(f"topic is {type(made.topic).__name__}: expected its name")
     for row in made.rows:
         if not isinstance(row, dict):
-            raise TypeError(f"a row is {type(row).__name__}: wanted a dict of column values")
+            raise TypeError(f"a row is {type(row).__name__}: expected a dict of column values")
     missing = [name for name in made.key if name not in made.row]
     if missing:
         raise ValueError(_key_fault(missing[0]))
+    if made.members:
+        try:
+            orjson.dumps(made.members)
+        except TypeError as error:
+            raise TypeError(f"its members {made.members!r} are not JSON: {error}") from None
 
 
 def _op_fault(op: object) -> str:
-    return f"op is {op!r}: wanted c, u, d or r"
+    return f"op is {op!r}: expected c, u, d or r"
 
 
 def _images_fault(op: str) -> str:
     before, after = _IMAGES_OF[op]
-    return f"of op {op} wanted {'before' * before}{' and ' * (before and after)}{'after' * after}"
+    return f"of op {op} expected {'before' * before}{' and ' * (before and after)}{'after' * after}"
 
 
 def _key_fault(name: str) -> str:
@@ -193,23 +203,23 @@ def _key_fault(name: str) -> str:
 
 
 def _results(made: Any, changes: ArrowChanges) -> tuple[Words, ArrowChanges]:
-    """What a function returned for ``changes``, and of which of these each row is.
+    """The result of a batch function for ``changes``, and the number of the input change of each row.
 
-    Raises TypeError or ValueError for what is no batch as is expected of it.
+    Raises TypeError or ValueError for an invalid batch.
     """
     if not isinstance(made, pa.RecordBatch | pa.Table):
-        raise TypeError(f"it returned {type(made).__name__}: wanted a RecordBatch or a Table")
+        raise TypeError(f"it returned {type(made).__name__}: expected a RecordBatch or a Table")
     if missing := [name for name in NEEDED if name not in made.schema.names]:
         raise ValueError(f"the batch that it returned has no column {missing[0]!r}")
-    rows = _row_numbers(joined(made[NUMBER]), len(changes.numbers))
+    rows = _row_numbers(join_chunks(made[NUMBER]), len(changes.numbers))
     fixed = changes.batch.select(list(FIXED_COLUMNS))
     if len(rows) != len(changes.numbers) or (np.diff(rows) != 1).any():
         fixed = fixed.take(pa.array(rows))
     columns: dict[str, Any] = dict(zip(fixed.schema.names, fixed.columns, strict=True))
-    columns |= {NUMBER: np.arange(len(rows)), "op": _strings("op", joined(made["op"]))}
-    columns |= {name: _structs(name, joined(made[name])) for name in ("before", "after")}
-    if "topic" in made.schema.names:
-        columns["topic"] = _strings("topic", joined(made["topic"]))
+    columns |= {NUMBER: np.arange(len(rows)), "op": _strings("op", join_chunks(made["op"]))}
+    columns |= {name: _structs(name, join_chunks(made[name])) for name in ("before", "after")}
+    for name in (name for name in ("topic", MEMBERS) if name in made.schema.names):
+        columns[name] = _strings(name, join_chunks(made[name]))
     return rows, ArrowChanges(changes.numbers[rows], changes.key, pa.RecordBatch.from_pydict(columns))
 
 
@@ -220,7 +230,7 @@ def _row_numbers(numbers: pa.Array, count: int) -> Words:
             return rows
     if len(numbers) == 0:
         return np.zeros(0, np.int64)
-    raise ValueError(f"column {NUMBER!r} of the batch that it returned: wanted rising numbers of given changes")
+    raise ValueError(f"column {NUMBER!r} of the batch that it returned: expected rising numbers of given changes")
 
 
 def _strings(name: str, values: pa.Array) -> pa.Array:
@@ -231,7 +241,7 @@ def _strings(name: str, values: pa.Array) -> pa.Array:
         and not pa.types.is_string(values.type)
         and not pa.types.is_large_string(values.type)
     ):
-        raise TypeError(f"column {name!r} is of type {values.type}: wanted strings")
+        raise TypeError(f"column {name!r} is of type {values.type}: expected strings")
     return values.cast(pa.string())
 
 
@@ -239,14 +249,14 @@ def _structs(name: str, images: pa.Array) -> pa.StructArray:
     if images.null_count == len(images) and not pa.types.is_struct(images.type):
         return pa.nulls(len(images), pa.struct([]))
     if not pa.types.is_struct(images.type):
-        raise TypeError(f"column {name!r} is of type {images.type}: wanted structs of column values")
+        raise TypeError(f"column {name!r} is of type {images.type}: expected structs of column values")
     return images
 
 
 def _faults(changes: ArrowChanges) -> Iterator[tuple[int, str]]:
-    """The rows of results that no message can be made of, and why, the last reason of a row first."""
+    """The numbers of invalid rows in results, each with a reason; of several reasons for a row, the last one counts."""
     batch = changes.batch
-    ops = pc.index_in(batch["op"], pa.array(OPS))  # made here: pyarrow loads pandas for it
+    ops = pc.index_in(batch["op"], pa.array(OPS))  # created here, not at import, because pyarrow loads pandas for it
     known = pc.fill_null(ops, 0).to_numpy(zero_copy_only=False)
     unknown = ops.is_null().to_numpy(zero_copy_only=False)
     images = [batch[name] for name in ("before", "after")]
@@ -256,9 +266,23 @@ def _faults(changes: ArrowChanges) -> Iterator[tuple[int, str]]:
         if missing := [name for name in changes.key if name not in names]:
             of_image = known == OPS.index("d") if number == 0 else known != OPS.index("d")
             yield from ((row, f"ValueError: {_key_fault(missing[0])}") for row in np.flatnonzero(of_image).tolist())
+    if batch[MEMBERS].null_count < len(batch):
+        texts = batch[MEMBERS].to_pylist()
+        yield from ((row, _members_fault(text)) for row, text in enumerate(texts) if text and not _is_object(text))
     no_topic = batch["topic"].is_null().to_numpy(zero_copy_only=False)
-    yield from ((row, "TypeError: topic is NoneType: wanted its name") for row in np.flatnonzero(no_topic).tolist())
+    yield from ((row, "TypeError: topic is NoneType: expected its name") for row in np.flatnonzero(no_topic).tolist())
     unlike = (there[0] != _WITH_BEFORE[known]) | (there[1] != _WITH_AFTER[known])
     yield from ((row, f"ValueError: {_images_fault(OPS[known[row]])}") for row in np.flatnonzero(unlike).tolist())
     for row in np.flatnonzero(unknown).tolist():
         yield row, f"ValueError: {_op_fault(batch['op'][row].as_py())}"
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _members_fault(text: str) -> str:
+    return f"ValueError: {MEMBERS} is {text[:100]!r}: expected the text of a JSON object, or null"

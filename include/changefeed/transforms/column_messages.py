@@ -1,7 +1,7 @@
-"""Messages of the changes that functions returned: laid out in columns, and written by the kernel's row programs.
+"""Writes the messages of changes that functions returned, with the kernel's row programs, from columns.
 
-A column whose values are texts, integers, doubles or booleans is laid out as a binlog has such values. Of any other
-column Python writes the values, in the notation of the format, and the kernel copies them.
+A column of texts, integers, doubles or booleans is passed to the kernel in the binary form of a binlog. Python writes
+the values of any other column in the notation of the format, and the kernel copies them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,21 +39,22 @@ from changefeed.model.column_rules import ColumnRules, FirstCharacters, HmacSha2
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.native.memory import Bytes, Words
 from changefeed.records.block import Arrays
-from changefeed.transforms.arrow_changes import ArrowChanges, Changes, ObjectChanges
+from changefeed.transforms.added_members import AddedMembers
+from changefeed.transforms.arrow_changes import MEMBERS, ArrowChanges, Changes, ObjectChanges, members_of
 from changefeed.transforms.chain import Failures, TransformFailed
 from changefeed.transforms.column_rows import HEADER, put_column_rows
-from changefeed.transforms.masked_values import masked_text
+from changefeed.transforms.masked_values import text_to_hash
 from changefeed.transforms.plain_rows import PlainRows
 from changefeed.transforms.sequences import PART_BITS
 
 _AS_GIVEN = Style({Kind.BIT: Encoding.CONNECT})
-"""How the values below are written: as JSON writes them."""
+"""The style in which the kernel writes the values: as JSON values."""
 _MARGIN = np.zeros(64, np.uint8)
-"""Behind the values, as kernels read words."""
+"""Bytes after the values, because kernels read complete words."""
 
 
 class _Value(StrEnum):
-    """What a column's values are."""
+    """The kind of a column's values."""
 
     TEXT = "text"
     SIGNED = "signed"
@@ -61,12 +63,12 @@ class _Value(StrEnum):
     SINGLE = "single"
     FLAG = "flag"
     BYTES = "bytes"
-    """In base64."""
+    """Bytes, written in base64."""
     WRITTEN = "written"
-    """As messages have them, each written by Python."""
+    """Values that Python has already written in the form of the messages."""
 
     def bound(self, name: str) -> BoundColumn:
-        """A column of a binlog whose values are such."""
+        """A binlog column for values of this kind."""
         wire, meta = _WIRE[self]
         charset = "binary" if self is _Value.BYTES else "utf8mb4"
         return BoundColumn(name, wire, meta, self is _Value.UNSIGNED, charset, None, "")
@@ -82,9 +84,9 @@ _WIRE: Mapping[_Value, tuple[int, int]] = {
     _Value.BYTES: (column_types.BLOB.number, 4),
     _Value.WRITTEN: (WRITTEN, 4),
 }
-"""The type of a column in a binlog, and its metadata."""
+"""The binlog column type and metadata for each kind of value."""
 _TYPES: Mapping[type, str] = {bool: "bit", int: "bigint", float: "double", dict: "json", list: "json"}
-"""The type of a column that a function made, by its first value; any other is text."""
+"""SQL types of columns that a function added, by the Python type of the first value; any other type is text."""
 _IN_BINARY: Mapping[Type, Mapping[_Value, _Value]] = {
     Type.STRING: {_Value.TEXT: _Value.TEXT},
     Type.BYTES: {_Value.TEXT: _Value.BYTES},
@@ -95,24 +97,26 @@ _IN_BINARY: Mapping[Type, Mapping[_Value, _Value]] = {
     Type.FLOAT64: {_Value.DOUBLE: _Value.DOUBLE},
     Type.BOOLEAN: {_Value.FLAG: _Value.FLAG},
 }
-"""What a binary notation makes of such values, by the type that it writes them as."""
+"""The kinds of values for each type of a binary notation, by the kind of the column's values."""
 
 
 Values: TypeAlias = "pa.Array | list[Any]"
-"""Values of a column: in Arrow where they are of one type that the kernel writes."""
+"""The values of a column: an Arrow array if all have one type that the kernel can write, else a list."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Changes whose rows have the same columns: a message needs no more of them.
+    """Changes whose rows have the same columns.
 
-    ``parts`` says for each which of the changes of its row it is, ``ops`` are as the kernel numbers them.
+    ``numbers`` has the number of each change's input row, ``parts`` the number of each change among the changes of its
+    row. ``ops`` are numbers in the kernel's coding. ``members`` are texts of JSON objects, or null.
     """
 
     numbers: Words
     parts: Words
     ops: Words
     topics: pa.Array
+    members: pa.Array
     key: tuple[str, ...]
     before: Mapping[str, Values]
     after: Mapping[str, Values]
@@ -132,6 +136,7 @@ class _Group:
             self.parts[rows],
             self.ops[rows],
             self.topics.take(taken),
+            self.members.take(taken),
             self.key,
             of(self.before),
             of(self.after),
@@ -139,20 +144,20 @@ class _Group:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that its rows have, in the order in which messages have them."""
+        """The names of the rows' columns, in the order of the messages."""
         return tuple(dict.fromkeys((*self.after, *self.before)))
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of a group as its messages have them: the table, and what the values of each are."""
+    """The columns of a group's messages: the table's schema, and the kinds of the columns' values."""
 
     schema: TableSchema
     kinds: tuple[_Value, ...]
 
 
 class ColumnMessages:
-    """Writes the messages of one table; the columns are those that functions left."""
+    """Writes the messages of one table from the columns that its functions return."""
 
     def __init__(self, unfinished: UnfinishedTable, format: RowFormat, rules: ColumnRules, suffix: str) -> None:
         self._unfinished, self._rules, self._suffix = unfinished, rules, suffix
@@ -168,7 +173,7 @@ class ColumnMessages:
         schema, route = unfinished.schema, unfinished.route
         self._spread = [schema.columns[number].name for number in route.partition_columns(schema)]
 
-    def written(
+    def write(
         self,
         changes: Sequence[Changes],
         rows: PlainRows,
@@ -176,10 +181,11 @@ class ColumnMessages:
         partitions: Callable[[str], int],
         topics: Topics,
     ) -> tuple[list[tuple[Arrays, Words]], Failures]:
-        """The messages of ``changes``, which were made of ``rows``, with the groups that they go to, in no order; and
-        why there are none of some rows: then there are none of all that was made of these.
+        """The messages of ``changes`` with their groups, in no order, and the failures by row.
 
-        ``name`` is the function that returned them. Raises SettingsError for a mask that does not fit.
+        The functions made the changes from ``rows``. If one change of a row fails, the row has no messages.
+
+        ``name`` is the function that returned the changes. Raises SettingsError for a mask that does not fit.
         """
         failures: Failures = {}
         groups = list(_groups(changes))
@@ -224,7 +230,11 @@ class ColumnMessages:
         ]
         facts[:, plain_rows.TABLE] = np.array(headers)[names.indices.to_numpy()]
         self._texts.set_origin(rows.server_uuid, rows.file, rows.file)
-        return self._run(data, source, facts.reshape(-1), group, cells, fails)
+        made = self._run(data, source, facts.reshape(-1), group, cells, fails)
+        if group.members.null_count == len(group.members):
+            return made
+        added = AddedMembers.of(facts, group.members)
+        return [(added.write(arrays, self._format, partial(fails.note_row, group)), of) for arrays, of in made]
 
     def _partitions(self, topic: str, group: _Group, partitions: Callable[[str], int], fails: _Fails) -> int:
         try:
@@ -236,7 +246,8 @@ class ColumnMessages:
             return 0
 
     def _check_columns(self, group: _Group, fails: _Fails) -> None:
-        """Note the changes without the columns that partitions follow from, or whose columns have no texts as names."""
+        """Report changes that have not all columns of the partition key, or that have a column name that is not
+        text."""
         deleted = group.ops == OPS.index("d")
         for image, of_image in ((group.before, deleted), (group.after, ~deleted)):
             if missing := [name for name in self._spread if name not in image]:
@@ -244,11 +255,12 @@ class ColumnMessages:
                 fails.note_rows(group, of_image, error)
         if wrong := [name for name in group.names if not isinstance(name, str)]:
             fails.note_rows(
-                group, np.ones(len(group.ops), bool), TypeError(f"a column is called {wrong[0]!r}: wanted text")
+                group, np.ones(len(group.ops), bool), TypeError(f"a column is called {wrong[0]!r}: expected text")
             )
 
     def _schema(self, group: _Group) -> TableSchema:
-        """The table as functions left it: its own columns, or, where rows have others, those of the rows."""
+        """The table's schema after the functions: with its own columns, or with the columns of the rows if these have
+        others."""
         schema, names = self._unfinished.schema, group.names
         known = {column.name: column for column in schema.columns}
         columns = schema.columns
@@ -258,7 +270,7 @@ class ColumnMessages:
         return replace(schema, columns=columns, primary_key=tuple(positions[name] for name in group.key), indexes=None)
 
     def _data_type(self, name: str, group: _Group) -> str:
-        """The type of a column that a function made: that of the first value that is not None."""
+        """The SQL type of a column that a function added, by the first value that is not None."""
         if name in self._data_types:
             return self._data_types[name]
         for values in (image[name] for image in (group.before, group.after) if name in image):
@@ -268,7 +280,7 @@ class ColumnMessages:
         return "longtext"
 
     def _laid_out(self, group: _Group, schema: TableSchema, fails: _Fails) -> tuple[_Columns, Words, Bytes]:
-        """The columns; their cells, as `put_column_rows` wants them; and the bytes that these are in."""
+        """The columns of a group, their cells for `put_column_rows`, and the bytes of the cells."""
         rows, treatments = len(group.ops), self._rules.of(schema)
         cells = np.full((2, 2, len(schema.columns), rows), layout.ABSENT, np.int64)
         parts: list[NDArray[np.uint8]] = [np.zeros(HEADER, np.uint8)]
@@ -294,7 +306,7 @@ class ColumnMessages:
         return _Columns(schema, tuple(kinds)), cells.reshape(-1), np.concatenate([*parts, _MARGIN])
 
     def _values(self, images: list[Values], column: Column, group: _Group, fails: _Fails) -> tuple[_Value, list[Any]]:
-        """What the values of a column are, and they: as the kernel writes them, or as Python has written them."""
+        """The kind of a column's values, and the values: in the kernel's form, or written by Python."""
         kind = _common_kind(images)
         if kind is not None and self._binary is not None:
             kind, images = _in_binary(self._binary, column, kind, images)
@@ -316,7 +328,8 @@ class ColumnMessages:
         return orjson.dumps(value) if self._binary is None else self._binary.value(column, value)
 
     def _with_xids(self, facts: NDArray[np.int64], source: Bytes) -> Bytes:
-        """``source``, and behind it the xids of rows in a binary notation, which ``facts`` then say."""
+        """``source`` with the xids of the rows appended in a binary notation; their positions are written to
+        ``facts``."""
         sizes = facts[:, plain_rows.XID_SIZE]
         if self._binary is None or not sizes.any():
             return source
@@ -350,7 +363,7 @@ class ColumnMessages:
     ) -> list[tuple[Arrays, Words]]:
         state = self._state
         state[[layout.AT, layout.OUT, layout.MESSAGES, layout.ROW_AT]] = 0
-        state[layout.INNER] = 1  # where an event ends is a word of the state
+        state[layout.INNER] = 1  # the end of an event is a word of the state
         result: list[tuple[Arrays, Words]] = []
         while True:
             code = put_column_rows(self._workspace(data), source, facts, group.ops, cells)
@@ -361,8 +374,8 @@ class ColumnMessages:
                 state[layout.ROW_AT] = row + 1
                 continue
             if count:
-                made = self._output.selected(np.arange(count))
-                result.append((made.piece(0, count), made.groups))
+                made = self._output.selected_output(np.arange(count))
+                result.append((made.arrays(0, count), made.groups))
                 state[[layout.OUT, layout.MESSAGES]] = 0
             elif code == layout.ROOM:
                 self._output.grow()
@@ -396,24 +409,28 @@ class ColumnMessages:
 
 
 class _Fails:
-    """Notes why changes that a function returned cannot be written."""
+    """Collects the reasons why changes that a function returned cannot be written."""
 
     def __init__(self, name: str, failures: Failures) -> None:
         self._name, self._failures = name, failures
 
     def note(self, number: int, error: Exception) -> None:
-        """Of the change that was made of row ``number``."""
+        """Report a failure of the change of row ``number``."""
         reason = f"what it returned cannot be written: {type(error).__name__}: {error}"
         self._failures.setdefault(number, TransformFailed(self._name, reason))
 
+    def note_row(self, group: _Group, row: int, error: Exception) -> None:
+        """Report a failure of change number ``row`` of a group."""
+        self.note(int(group.numbers[row]), error)
+
     def note_rows(self, group: _Group, which: NDArray[np.bool_], error: Exception) -> None:
-        """Of the changes of a group that ``which`` says."""
+        """Report a failure of the changes of a group for which ``which`` is true."""
         for number in group.numbers[which].tolist():
             self.note(number, error)
 
 
 def _groups(changes: Sequence[Changes]) -> Iterator[_Group]:
-    """``changes`` by the columns that their rows have."""
+    """``changes`` in groups whose rows have the same columns."""
     numbers = np.concatenate([some.numbers for some in changes]) if changes else np.zeros(0, np.int64)
     parts = np.arange(len(numbers)) - np.searchsorted(numbers, numbers)
     at = 0
@@ -437,6 +454,7 @@ def _of_objects(changes: ObjectChanges, parts: Words) -> Iterator[_Group]:
             parts[of_shape],
             np.array([OPS.index(change.op) for change in some], np.int64),
             pa.array([change.topic for change in some], pa.string()),
+            members_of(some),
             key,
             _columns([change.before for change in some], before),
             _columns([change.after for change in some], after),
@@ -444,11 +462,11 @@ def _of_objects(changes: ObjectChanges, parts: Words) -> Iterator[_Group]:
 
 
 def _columns(rows: Sequence[Any], names: tuple[str, ...] | None) -> dict[str, Values]:
-    return {name: _typed([row[name] for row in rows]) for name in names or ()}
+    return {name: _as_arrow([row[name] for row in rows]) for name in names or ()}
 
 
-def _typed(values: list[Any]) -> Values:
-    """``values`` in Arrow if they are of one type that the kernel writes as JSON has them."""
+def _as_arrow(values: list[Any]) -> Values:
+    """``values`` as an Arrow array if all have one type that the kernel writes as JSON does; else unchanged."""
     types = set(map(type, values)) - {type(None)}
     arrow = {str: pa.large_string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     if len(types) == 0:
@@ -459,7 +477,7 @@ def _typed(values: list[Any]) -> Values:
     try:
         return pa.array(values, arrow[first])
     except (pa.ArrowException, OverflowError, ValueError):
-        pass  # an integer of 64 bits without a sign, or of more; half of a surrogate pair
+        pass  # integers beyond signed 64 bits, or half of a surrogate pair
     try:
         return pa.array(values, pa.uint64()) if first is int else values
     except (pa.ArrowException, OverflowError, ValueError):
@@ -482,7 +500,7 @@ def _of_batch(changes: ArrowChanges, parts: Words) -> Iterator[_Group]:
         same.setdefault(tuple(dict.fromkeys(name for image in of_op for name in image)), []).append(op)
     for names, of_names in same.items():
         chosen = [{name: values for name, values in image.items() if name in names} for image in images]
-        group = _Group(changes.numbers, parts, ops, batch["topic"], changes.key, *chosen)
+        group = _Group(changes.numbers, parts, ops, batch["topic"], batch[MEMBERS], changes.key, *chosen)
         yield group if len(same) == 1 else group.chosen(np.flatnonzero(np.isin(ops, of_names)))
 
 
@@ -497,7 +515,7 @@ def _objects(values: Values) -> list[Any]:
 
 
 def _kind_of(values: Values) -> _Value | None:
-    """What ``values`` are, of which some are not null; None for what the kernel does not write."""
+    """The kind of ``values``, which are not all null; None if the kernel cannot write them."""
     if isinstance(values, list):
         return None
     type = values.type
@@ -519,7 +537,7 @@ def _is_null(values: Values) -> bool:
 
 
 def _common_kind(images: Sequence[Values]) -> _Value | None:
-    """What the values of a column are in both images; None if they differ, or the kernel does not write such."""
+    """The kind of a column's values in both images; None if the kinds differ or the kernel cannot write the values."""
     kinds = {_kind_of(values) for values in images if not _is_null(values)}
     if len(kinds) > 1:
         return None
@@ -529,12 +547,13 @@ def _common_kind(images: Sequence[Values]) -> _Value | None:
 def _masked_values(
     images: list[Values], column: Column, treatment: Treatment, group: _Group, fails: _Fails
 ) -> tuple[_Value, list[Values]]:
-    """What the values of a masked column are, and they: of those that the kernel does not write the JSON is masked."""
+    """The kind of a masked column's values, and the values to mask; values that the kernel cannot write are replaced by
+    their JSON."""
     kind = _common_kind(images)
     is_text = kind is _Value.TEXT or all(isinstance(v, str | None) for image in images for v in _objects(image))
     if isinstance(treatment, FirstCharacters) and not is_text:
         raise SettingsError(
-            f"column {column.name!r} is no text behind the pipeline's functions, so columns.mask cannot keep its first "
+            f"column {column.name!r} is no text after the pipeline's functions, so columns.mask cannot keep its first "
             f"{treatment.count} characters: mask it with `text` or a hash, or leave it out"
         )
     if kind is not None:
@@ -543,7 +562,7 @@ def _masked_values(
 
     def text(row: int, value: object) -> bytes | None:
         try:
-            return value if value is None else masked_text(value) if is_written else b""
+            return value if value is None else text_to_hash(value) if is_written else b""
         except Exception as error:
             fails.note(int(group.numbers[row]), error)
             return None
@@ -557,8 +576,8 @@ def _masked_values(
 def _in_binary(
     binary: Binary, column: Column, kind: _Value, images: list[Values]
 ) -> tuple[_Value | None, list[Values]]:
-    """What a binary notation makes of a column's values, which are ``kind``, and they; None if only Python writes
-    that."""
+    """The kind of a column's values in a binary notation, and the values; None for the kind if Python must write
+    them."""
     type = binary.type_of(column)
     written = {} if type.name == BITS else _IN_BINARY.get(type.type, {})
     if all(map(_is_null, images)):
@@ -575,7 +594,7 @@ def _in_binary(
 
 
 def _cells_of(values: Any, kind: _Value) -> tuple[NDArray[np.uint8], Words, Words, NDArray[np.bool_]]:
-    """The bytes of values; for each where it begins in them, how long it is, and whether there is one."""
+    """The bytes of ``values``, and for each value its start, its length, and whether it is not null."""
     rows = len(values)
     if kind is _Value.WRITTEN:
         sizes = np.array([len(each or b"") for each in values], np.int64)
@@ -597,12 +616,12 @@ def _numbers(values: pa.Array, kind: _Value) -> NDArray[Any]:
 
 
 def from_base64(texts: pa.Array) -> pa.Array:
-    """What base64 stands for; raises ValueError for other texts."""
+    """The bytes of base64 ``texts``; raises ValueError for other texts."""
     return pa.array([text and b64decode(text, validate=True) for text in texts.to_pylist()], pa.large_binary())
 
 
 def bytes_of(values: pa.Array) -> tuple[NDArray[np.uint8], Words, Words]:
-    """The bytes of texts or integers as text, where each begins in them, and how long it is."""
+    """The bytes of texts, or of integers as text, with the start and the length of each."""
     if not pa.types.is_large_binary(values.type):
         values = pc.cast(values, pa.large_string())
     _, ends, data = values.buffers()

@@ -1,4 +1,4 @@
-"""Messages of rows whose values stand in columns, as functions of batches leave them."""
+"""The kernel that writes messages of rows whose values are in columns, as batch functions return them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from changefeed.native.span import length, span
 from changefeed.transforms.sequences import PART_BITS, STEP_BITS
 
 HEADER = 32
-"""Bytes at the beginning of ``data`` in which each row's event has its header."""
+"""Bytes at the beginning of ``data`` for the header of each row's event."""
 _FLAGS = 17
 _ARRAYS = (types.uint8[::1], types.int64[::1], types.int64[::1], types.int64[::1])
 
 
 @entry(types.int64(ARRAYS, *_ARRAYS))
 def put_column_rows(arrays: Workspace, source: Bytes, facts: Words, ops: Words, cells: Words) -> int:
-    """Write the messages of rows from number state[ROW_AT] on: 0, layout.ROOM or a fault.
+    """Write the messages of the rows from number state[ROW_AT] on; return 0, layout.ROOM or a fault.
 
-    ``data`` has the values, as rows events have them, behind HEADER bytes. ``cells`` are their addresses and sizes as
-    `plain_rows.scan` has them, of the columns of the rows' tables: NULL and ABSENT stand for those that are not there.
-    ``facts`` are `plain_rows.FACTS` words a row, whose texts are in ``source``; ``ops`` the ops of the rows, as the
-    kernel numbers them.
+    - ``data`` in ``arrays`` has the values, after HEADER bytes, in the form of rows events.
+    - ``cells`` has the addresses and sizes of the values of each column, as `plain_rows.scan` returns them. An address
+      is NULL or ABSENT if there is no value.
+    - ``facts`` has `plain_rows.FACTS` words for each row; texts of facts are in ``source``.
+    - ``ops`` has the op of each row, in the kernel's coding.
     """
     work = spans(arrays)
     source, facts, ops, cells = span(source), span(facts), span(ops), span(cells)
@@ -43,7 +44,7 @@ def put_column_rows(arrays: Workspace, source: Bytes, facts: Words, ops: Words, 
         state[layout.COMMIT_MICROS] = facts[fact + plain_rows.MICROS]
         state[layout.THREAD] = facts[fact + plain_rows.THREAD]
         state[layout.STATEMENT_ROW] = facts[fact + plain_rows.STATEMENT_ROW]
-        state[layout.EVENT_FIRST_ROW] = facts[fact + plain_rows.ROW]  # each row by itself
+        state[layout.EVENT_FIRST_ROW] = facts[fact + plain_rows.ROW]  # each row counts as the first of its event
         state[layout.EVENT_TYPE] = facts[fact + plain_rows.EVENT_TYPE]
         state[layout.EVENT_SIZE] = facts[fact + plain_rows.EVENT_SIZE]
         state[layout.EVENT_END] = facts[fact + plain_rows.EVENT_END]
@@ -73,7 +74,7 @@ def put_column_rows(arrays: Workspace, source: Bytes, facts: Words, ops: Words, 
         kind = ops[row]
         if kind == layout.UPDATE and key_changed(work, words[table + layout.TABLE_KEY_COLUMNS]):
             kind = layout.KEY_CHANGE
-        made = words[table + layout.TABLE_MESSAGES] + layout.MADE * kind
+        made = words[table + layout.TABLE_MESSAGES] + layout.CHANGE_WORDS * kind
         out_before = state[layout.OUT]
         messages_before = state[layout.MESSAGES]
         message = made + 1

@@ -1,4 +1,5 @@
-"""Between the kernel and the blocks: rows of tables with functions become messages, each where it stood."""
+"""Makes messages from the rows of tables with functions; it runs between kernel and blocks and keeps the rows'
+order."""
 
 from __future__ import annotations
 
@@ -33,21 +34,23 @@ from changefeed.transforms.plain_rows import PlainFormat, PlainRows, PlainTable
 from changefeed.transforms.sequences import make_room_for_parts
 
 _AT_ONCE = 8192
-"""How many rows go through the functions at a time: the most that a function of batches gets."""
+"""The number of rows that are processed together, and so the maximum of a batch."""
 REASON_HEADER, TOPIC_HEADER, TABLE_HEADER = "changefeed.reason", "changefeed.topic", "changefeed.table"
 
 _log = logging.getLogger(__name__)
 
 
 class TransformFinisher:
-    """A `RowTransformer` of the tables that functions are for; each of ``calls`` is imported when its first row comes.
+    """A `RowTransformer` for tables with functions and for outbox tables; each of ``calls`` is imported at its first
+    row.
 
-    ``partitions`` tells of a topic how many it has, and has it made where it is not there. Functions and rows of an
-    outbox choose topics by any name that is for messages, known or not: neither one that pipelines or Kafka keep their
-    state in nor ``reserved`` ones, which have other records of the pipeline. ``suffix`` is added to the names of
-    topics behind the functions, which do not see it. ``dead_letters`` is the topic for changes that a function fails
-    on; without one such a change stops the slice with BadRecordError. A dead letter has headers that say what it was,
-    and neither key nor value: what the function was to hide would stand there.
+    - ``partitions`` returns the number of partitions of a topic and creates a missing topic.
+    - ``reserved`` are topics with other records of the pipeline. Functions and outbox rows may choose any topic,
+      existing or not, except these and the state topics of pipelines and of Kafka.
+    - ``suffix`` is added to the names of topics after the functions, which do not see it.
+    - ``dead_letters`` is the topic for changes for which a function fails; without it such a change stops the slice
+      with BadRecordError. A dead letter has headers that describe the change. It has no key and no value, because they
+      could contain values that the function should hide.
     """
 
     def __init__(
@@ -69,19 +72,21 @@ class TransformFinisher:
         self._tables: dict[int, _Table | OutboxTable] = {}
         self._dropped: Counter[str] = Counter()
 
-    def taken_counts(self) -> dict[str, int]:
-        """How many changes each function dropped since the last call, by its name."""
+    def take_drop_counts(self) -> dict[str, int]:
+        """The number of changes that each function dropped since the last call, by the function's name."""
         counts = dict(self._dropped)
         self._dropped.clear()
         return counts
 
     def row_format(self, database: str, table: str) -> RowFormat | None:
         """See `RowTransformer.row_format`."""
-        transformed = any(call.takes(database, table) for call in self._calls)
-        if self._outbox is None or not self._outbox.takes(database, table):
+        transformed = any(call.matches(database, table) for call in self._calls)
+        if self._outbox is None or not self._outbox.matches(database, table):
             return PlainFormat(of_table(self._format, database, table)) if transformed else None
         if transformed:
-            raise SettingsError(f"{database}.{table} is an outbox, and `transforms` take it too: wanted one of them")
+            raise SettingsError(
+                f"{database}.{table} is an outbox, and `transforms` matches it, too: expected one of them"
+            )
         return outbox.ROWS
 
     def output(self, count: int, output: Output, topics: Topics) -> tuple[int, Output]:
@@ -91,18 +96,20 @@ class TransformFinisher:
         where = is_unfinished[output.groups[:count]]
         if not where.any():
             return count, output
-        pieces, groups = [output.piece(0, count)], [output.groups[:count]]
+        message_parts, groups = [output.arrays(0, count)], [output.groups[:count]]
         for group in np.unique(output.groups[:count][where]).tolist():
             rows = np.flatnonzero(output.groups[:count] == group)
             unfinished = topics.unfinished[topics.groups[group][0]]
             for at in range(0, len(rows), _AT_ONCE):
-                for piece, of_piece in self._made(output.selected(rows[at : at + _AT_ONCE]), unfinished, topics):
-                    pieces.append(piece)
-                    groups.append(of_piece)
-        joined = Output.joined(pieces, np.concatenate(groups))
-        order = np.lexsort((joined.sequences, joined.positions))
+                for arrays, part_groups in self._make_messages(
+                    output.selected_output(rows[at : at + _AT_ONCE]), unfinished, topics
+                ):
+                    message_parts.append(arrays)
+                    groups.append(part_groups)
+        joined_output = Output.joined_output(message_parts, np.concatenate(groups))
+        order = np.lexsort((joined_output.sequences, joined_output.positions))
         order = order[(order >= count) | ~where[np.minimum(order, count - 1)]]
-        return len(order), joined.selected(order)
+        return len(order), joined_output.selected_output(order)
 
     def messages(self, unfinished: Iterable[Routed], topics: Topics) -> Iterator[Routed]:
         """See `RowTransformer.messages`."""
@@ -111,41 +118,44 @@ class TransformFinisher:
             if table is None:
                 yield from run
             else:
-                yield from self._routed([message for _, message in run], table, topics)
+                yield from self._route([message for _, message in run], table, topics)
 
-    def _routed(self, messages: Sequence[Message], unfinished: UnfinishedTable, topics: Topics) -> Iterator[Routed]:
+    def _route(self, messages: Sequence[Message], unfinished: UnfinishedTable, topics: Topics) -> Iterator[Routed]:
         for at in range(0, len(messages), _AT_ONCE):
             arrays = Arrays.of(pack(messages[at : at + _AT_ONCE]))
-            rows = Output.joined([arrays], np.zeros(len(arrays.positions), np.int64))
-            made = self._made(rows, unfinished, topics)
+            rows = Output.joined_output([arrays], np.zeros(len(arrays.positions), np.int64))
+            made = self._make_messages(rows, unfinished, topics)
             if not made:
                 continue
-            joined = Output.joined([piece for piece, _ in made], np.concatenate([groups for _, groups in made]))
-            order = np.lexsort((joined.sequences, joined.positions))
-            ordered = joined.selected(order)
-            written = messages_of(ordered.piece(0, len(order)))
+            joined_output = Output.joined_output(
+                [arrays for arrays, _ in made], np.concatenate([groups for _, groups in made])
+            )
+            order = np.lexsort((joined_output.sequences, joined_output.positions))
+            ordered = joined_output.selected_output(order)
+            written = messages_of(ordered.arrays(0, len(order)))
             yield from zip((topics.groups[group] for group in ordered.groups.tolist()), written, strict=True)
 
-    def _made(self, output: Output, unfinished: UnfinishedTable, topics: Topics) -> list[tuple[Arrays, Words]]:
-        """The messages that the rows of ``output`` become, with the groups that they go to, in no order."""
+    def _make_messages(self, output: Output, unfinished: UnfinishedTable, topics: Topics) -> list[tuple[Arrays, Words]]:
+        """The messages of the rows of ``output``, with their groups, in no order."""
         table = self._table(unfinished)
         rows = table.rows.read(output)
 
         def partitions(topic: str) -> int:
-            if topic != unfinished.route.topic:  # by the pipeline's own template, which was checked
+            if topic != unfinished.route.topic:  # the pipeline's own template was checked
                 self._check_chosen(topic)
             return self._partitions(topic)
 
-        made, failures = table.written(rows, partitions, topics)
-        return [*made, *self._failed(rows, failures, topics)]
+        made, failures = table.write(rows, partitions, topics)
+        return [*made, *self._make_dead_letters(rows, failures, topics)]
 
     def _check_chosen(self, topic: str) -> None:
         check_chosen_name(topic)
         if topic in self._reserved:
             raise ValueError(f"topic {topic!r} is not for rows: it has the records of transactions")
 
-    def _failed(self, rows: PlainRows, failures: Failures, topics: Topics) -> Iterator[tuple[Arrays, Words]]:
-        """The dead letters of rows that no message can be made of. Without a topic for them, raises the first error."""
+    def _make_dead_letters(self, rows: PlainRows, failures: Failures, topics: Topics) -> Iterator[tuple[Arrays, Words]]:
+        """The dead letters of rows from which no message can be made. Without a topic for them, raises the first
+        error."""
         if not failures:
             return
         numbers = sorted(failures)
@@ -164,15 +174,15 @@ class TransformFinisher:
     def _table(self, unfinished: UnfinishedTable) -> _Table | OutboxTable:
         known = self._tables.get(id(unfinished))
         if known is None:
-            # It holds ``unfinished``, so that no other gets its id.
-            known = self._tables[id(unfinished)] = self._made_table(unfinished)
+            # The value refers to ``unfinished``, so that no other object gets the same id.
+            known = self._tables[id(unfinished)] = self._create_table(unfinished)
         return known
 
-    def _made_table(self, unfinished: UnfinishedTable) -> _Table | OutboxTable:
+    def _create_table(self, unfinished: UnfinishedTable) -> _Table | OutboxTable:
         schema, rules = unfinished.schema, self._rules
-        if self._outbox is not None and self._outbox.takes(schema.database, schema.table):
+        if self._outbox is not None and self._outbox.matches(schema.database, schema.table):
             return OutboxTable(self._outbox.columns, unfinished, rules, self._suffix, self._dropped)
-        functions = [Transform.of(call) for call in self._calls if call.takes(schema.database, schema.table)]
+        functions = [Transform.of(call) for call in self._calls if call.matches(schema.database, schema.table)]
         format = of_table(self._format, schema.database, schema.table)
         return _Table(unfinished, Chain(functions, self._dropped), format, rules, self._suffix)
 
@@ -209,10 +219,10 @@ class _Table:
         self._chain = chain
         self._messages = ColumnMessages(unfinished, format, rules, suffix)
 
-    def written(
+    def write(
         self, rows: PlainRows, partitions: Callable[[str], int], topics: Topics
     ) -> tuple[list[tuple[Arrays, Words]], Failures]:
-        """The messages that are made of ``rows``, with the groups that they go to; and why there are none of some."""
+        """The messages of ``rows`` with their groups, and the failures by row."""
         changes, failures = self._chain.of_rows(rows)
-        made, unwritten = self._messages.written(changes, rows, self._chain.last, partitions, topics)
+        made, unwritten = self._messages.write(changes, rows, self._chain.last, partitions, topics)
         return made, failures | unwritten

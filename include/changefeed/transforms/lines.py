@@ -1,4 +1,4 @@
-"""Changes as JSON lines: what a function can be tried on without a source, and what it makes of them."""
+"""Changes as JSON lines: input and output for trying a function without a source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from changefeed.transforms.change import Change, Coordinates
 
 
 def change_of(line: bytes, number: int, key: tuple[str, ...] | None = None) -> Change:
-    """The change in a line: one that `line_of` made, or a Debezium envelope such as `changefeed decode` prints.
+    """The change of a line written by `line_of`, or of a Debezium envelope such as `changefeed decode` prints.
 
-    An envelope does not name the key's columns: they are ``key``, by default `id` where the row has it. Raises
-    SettingsError, with the line's ``number``, for anything else.
+    An envelope does not name the key's columns: ``key`` has them; by default the key is `id` if the row has this
+    column. Raises SettingsError, with the line's ``number``, for any other line.
     """
     try:
         values = orjson.loads(line)
@@ -38,11 +38,13 @@ def change_of(line: bytes, number: int, key: tuple[str, ...] | None = None) -> C
                 coordinates.get("position", coordinates.get("pos", 0)),
                 coordinates.get("row") or 0,
             ),
+            values.get("members") or {},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(
-            f"line {number} is no row change ({type(error).__name__}: {error}): wanted a JSON object with op, before, "
-            "after and source.db, source.table as `changefeed decode` prints it, or op, database, table, before, after"
+            f"line {number} is no row change ({type(error).__name__}: {error}): expected a JSON object with op, "
+            "before, after and source.db, source.table as `changefeed decode` prints it, or op, database, "
+            "table, before, after"
         ) from None
 
 
@@ -64,5 +66,6 @@ def line_of(change: Change) -> bytes:
                 "position": change.coordinates.position,
                 "row": change.coordinates.row,
             },
+            **({"members": change.members} if change.members else {}),
         }
     )

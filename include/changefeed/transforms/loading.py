@@ -1,4 +1,4 @@
-"""Transforms out of source text: the text that was checked runs, on a worker that may not have the file."""
+"""Loads transforms from their source text, so that a worker needs no file and runs the text that was checked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 
 from changefeed.errors import SettingsError
 from changefeed.settings.transform_settings import TransformCall
-from changefeed.settings.transform_source import BATCH_FUNCTION, TransformSource, supplied_names
+from changefeed.settings.transform_source import BATCH_FUNCTION, TransformSource, list_supplied_transforms
 
 _PREFIX = "changefeed_transforms_"
 
 
 class _Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of packages that were made of texts."""
+    """An importer for the modules of packages that were created from texts."""
 
     def __init__(self) -> None:
         self.texts: dict[str, Mapping[str, str]] = {}
@@ -48,12 +48,12 @@ _sources = _Sources()
 
 @dataclass(frozen=True)
 class Transform:
-    """A function with its arguments, under the name that the pipeline calls it by."""
+    """A function with its arguments and its name in the pipeline."""
 
     name: str
     function: Callable[[Any], Any]
     takes_batches: bool
-    """Whether it gets Arrow batches, and not one `Change` at a time."""
+    """Whether it gets Arrow batches instead of `Change` objects."""
 
     @classmethod
     def of(cls, call: TransformCall) -> Transform:
@@ -63,7 +63,7 @@ class Transform:
 
 
 def function_of(source: TransformSource) -> Callable[..., Any]:
-    """The function of ``source``; raises SettingsError where its module cannot be imported here."""
+    """The function of ``source``; raises SettingsError if its module cannot be imported."""
     return _function(source.name, source.function, tuple(sorted(source.modules.items())), source.digest)
 
 
@@ -71,12 +71,12 @@ def function_of(source: TransformSource) -> Callable[..., Any]:
 def _function(name: str, function: str, modules: tuple[tuple[str, str], ...], digest: str) -> Callable[..., Any]:
     if _sources not in sys.meta_path:
         sys.meta_path.append(_sources)
-    package = _PREFIX + digest  # of each version its own, for workers serve many windows
+    package = _PREFIX + digest  # a package for each version, because workers serve many windows
     _sources.texts[package] = dict(modules)
     try:
         made: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), function)
     except Exception as error:
-        where = "comes with the package" if name in supplied_names() else "of the folder of transforms"
+        where = "comes with the package" if name in list_supplied_transforms() else "of the folder of transforms"
         raise SettingsError(
             f"transform {name!r}, which is {where}, cannot be imported: {type(error).__name__}: {error}. What it "
             "imports has to be installed for Spark's workers too."

@@ -1,4 +1,4 @@
-"""Masks of columns in plain Python: where Python writes values, and not the kernel."""
+"""Masks of columns in plain Python, for values that Python writes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from changefeed.model.column_rules import Constant, Excluded, FirstCharacters, H
 from changefeed.transforms.change import Row
 
 
-def masked_row(row: Row | None, treatments: Mapping[str, Treatment]) -> Row | None:
-    """``row`` as messages have it: without the columns that are left out, and with others masked; ``treatments`` are by
-    the columns' names."""
+def mask_row(row: Row | None, treatments: Mapping[str, Treatment]) -> Row | None:
+    """``row`` without excluded columns and with masks, as in messages; ``treatments`` are by column name."""
     if row is None or not treatments:
         return row
     return {
-        name: masked_value(value, treatments.get(name), name)
+        name: mask_value(value, treatments.get(name), name)
         for name, value in row.items()
         if treatments.get(name) != Excluded()
     }
 
 
-def masked_value(value: Any, treatment: Treatment | None, name: str) -> Any:
-    """What stands in place of ``value``, as the kernel's masks make it; NULL stays.
+def mask_value(value: Any, treatment: Treatment | None, name: str) -> Any:
+    """The masked ``value``, equal to the result of the kernel's masks; NULL stays NULL.
 
-    Raises SettingsError for a value that is no text and is to be cut.
+    Raises SettingsError if the mask keeps characters and the value is not text.
     """
     if value is None or treatment is None:
         return value
@@ -39,17 +38,17 @@ def masked_value(value: Any, treatment: Treatment | None, name: str) -> Any:
         case FirstCharacters(count):
             if not isinstance(value, str):
                 raise SettingsError(
-                    f"column {name!r} is no text behind the pipeline's functions, so columns.mask cannot keep its "
+                    f"column {name!r} is no text after the pipeline's functions, so columns.mask cannot keep its "
                     f"first {count} characters: mask it with `text` or a hash, or leave it out"
                 )
             return value[:count]
         case Sha256(salt):
-            return hashlib.sha256(salt.encode() + masked_text(value)).hexdigest()
+            return hashlib.sha256(salt.encode() + text_to_hash(value)).hexdigest()
         case HmacSha256(key):
-            return hmac.new(key.encode(), masked_text(value), "sha256").hexdigest()
+            return hmac.new(key.encode(), text_to_hash(value), "sha256").hexdigest()
     raise ValueError(f"{treatment} leaves no value")
 
 
-def masked_text(value: Any) -> bytes:
-    """What is hashed of ``value``: a text's bytes, and the JSON of anything else."""
+def text_to_hash(value: Any) -> bytes:
+    """The bytes of ``value`` for a hash: the bytes of a text, or the JSON of another value."""
     return value.encode() if isinstance(value, str) else orjson.dumps(value)

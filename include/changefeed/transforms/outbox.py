@@ -1,7 +1,7 @@
-"""Rows of an outbox table as the messages that an application wrote there.
+"""Makes messages from the rows that an application inserted into an outbox table.
 
-As Debezium's outbox event router makes them: a row that is inserted is a message, whose topic, key and value are the
-texts of its columns; a delete is the application's tidying up. They are made column by column. Source:
+As with Debezium's outbox event router, an inserted row is a message; its topic, key and value are the texts of its
+columns. Deletes are ignored. Messages are built column by column. Source:
 https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html
 """
 
@@ -32,17 +32,17 @@ from changefeed.model.table_schema import Column
 from changefeed.native.memory import Words
 from changefeed.records.block import HAS_HEADERS, NULL_KEY, NULL_VALUE, Arrays
 from changefeed.records.key_partitions import key_partitions
-from changefeed.records.varint import written_part, written_varint
+from changefeed.records.varint import encode_bytes, encode_varint
 from changefeed.settings.outbox_settings import PAYLOAD, OutboxColumns, Place
 from changefeed.transforms.chain import Failures, TransformFailed
 from changefeed.transforms.column_messages import bytes_of, from_base64
-from changefeed.transforms.masked_values import masked_text, masked_value
+from changefeed.transforms.masked_values import mask_value, text_to_hash
 from changefeed.transforms.plain_rows import PlainFormat, PlainRows, PlainTable
 
 NAME = "outbox"
-"""Under which rows are counted that are no messages, and failures reported."""
+"""The name of the outbox in counts of skipped rows and in failures."""
 ROWS = PlainFormat(ColumnsFormat())
-"""What the kernel writes rows of outbox tables in, whatever the pipeline's format: texts are as the source has them."""
+"""The format in which the kernel passes outbox rows, for every format of the pipeline; it does not change texts."""
 _BYTES = frozenset(data_type.binary for data_type in DATA_TYPES.values() if data_type.binary)
 _BYTES_TYPE = pa.large_binary()
 _UPDATE, _DELETE = OPS.index("u"), OPS.index("d")
@@ -51,21 +51,21 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Pieces:
-    """What messages are put together of: addresses and sizes in one array of bytes, a row each."""
+class _Parts:
+    """Collects parts of messages in one array of bytes; a part has an address and a size for each row."""
 
     rows: int
     parts: list[NDArray[np.uint8]] = field(default_factory=list)
     size: int = 0
 
     def add(self, data: NDArray[np.uint8]) -> int:
-        """Where ``data`` stands now."""
+        """Append ``data`` and return its address."""
         at, self.size = self.size, self.size + len(data)
         self.parts.append(data)
         return at
 
     def one_of(self, literals: Mapping[int, bytes], which: Words) -> tuple[Words, Words]:
-        """The literal that ``which`` says, for each row."""
+        """The address and size of a literal for each row; ``which`` has the number of the row's literal."""
         at = {number: self.add(np.frombuffer(text, np.uint8)) for number, text in literals.items()}
         numbers, index = np.unique(which, return_inverse=True)
         starts = np.array([at[number] for number in numbers.tolist()], np.int64)
@@ -73,7 +73,7 @@ class _Pieces:
         return starts[index], sizes[index]
 
     def texts(self, values: pa.Array) -> tuple[Words, Words]:
-        """The texts of a column: NULL and 0 where it is null."""
+        """The address and size of a column's text for each row; NULL and 0 if it is null."""
         data, starts, sizes = bytes_of(values)
         is_there = values.is_valid().to_numpy(zero_copy_only=False)
         return np.where(is_there, starts + self.add(data), plain_rows.NULL), np.where(is_there, sizes, 0)
@@ -81,9 +81,10 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Inserted rows that messages are made of, the columns of each, and as what rows they were read.
+    """Inserted rows, from which messages are made.
 
-    ``statement_rows`` are the numbers of the rows in their statements.
+    ``numbers`` are the rows' numbers among all rows that were read, ``statement_rows`` their numbers in their
+    statements.
     """
 
     numbers: Words
@@ -92,19 +93,19 @@ class _Rows:
     columns: Mapping[str, pa.Array]
 
     def without(self, failed: Failures) -> _Rows:
-        """Those that are not ``failed``."""
+        """The rows without the ``failed`` ones."""
         if not failed:
             return self
         stay = np.flatnonzero(~np.isin(self.numbers, list(failed)))
         taken = pa.array(stay)
         columns = {name: values.take(taken) for name, values in self.columns.items()}
-        return _Rows(self.numbers[stay], self.statement_rows[stay], self.output.selected(stay), columns)
+        return _Rows(self.numbers[stay], self.statement_rows[stay], self.output.selected_output(stay), columns)
 
 
 class OutboxTable:
-    """One outbox table.
+    """Makes the messages of one outbox table.
 
-    Raises SettingsError for columns that the table does not have, or that the pipeline leaves out.
+    Raises SettingsError if the settings name columns that the table does not have or that the pipeline leaves out.
     """
 
     def __init__(
@@ -133,10 +134,10 @@ class OutboxTable:
                     "makes messages of it: take it out of one of the two"
                 )
 
-    def written(
+    def write(
         self, rows: PlainRows, partitions: Callable[[str], int], topics: Topics
     ) -> tuple[list[tuple[Arrays, Words]], Failures]:
-        """The messages that inserted rows are, with the groups that they go to; and why some are none."""
+        """The messages of inserted rows with their groups, and the failures by row."""
         failures: Failures = {}
         ops = rows.ops
         self._count_changed(rows, ops, failures)
@@ -150,12 +151,12 @@ class OutboxTable:
                     for column in self._of.values()
                 }
                 statement_rows = rows.facts[chosen, plain_rows.STATEMENT_ROW]
-                inserted = _Rows(chosen, statement_rows, rows.output.selected(chosen), columns)
+                inserted = _Rows(chosen, statement_rows, rows.output.selected_output(chosen), columns)
                 made += self._messages(inserted, partitions, topics, failures)
         return made, failures
 
     def _count_changed(self, rows: PlainRows, ops: Words, failures: Failures) -> None:
-        """Count the rows that are no messages; an update fails, or is logged."""
+        """Count the skipped rows; an update fails or is logged."""
         updates = np.flatnonzero(ops == _UPDATE).tolist()
         if self._columns.stops_at_updates:
             reason = "a row of an outbox was updated, and table.op.invalid.behavior is not `warn`"
@@ -192,13 +193,15 @@ class OutboxTable:
         return [self._put_together(rows, firsts[stay], counts[stay], placed[stay])]
 
     def _topic(self, route: bytes, partitions: Callable[[str], int], topics: Topics) -> tuple[int, int]:
-        """The group of the topic's first partition, and how many it has; raises ValueError for no topic's name."""
+        """The group of the topic's first partition, and its number of partitions; raises ValueError for an invalid
+        topic name."""
         topic = self._columns.topic(route.decode()) + self._suffix
         count = partitions(topic)
         return topics.group_of(topic, count), count
 
     def _placed_partitions(self, rows: _Rows, counts: Words, failures: Failures) -> Words:
-        """The partitions that a column names, -1 where it does not; ``counts`` are how many there are."""
+        """The partition that a column names for each row, -1 if it names none; ``counts`` has the numbers of
+        partitions."""
         placed = np.full(len(rows.numbers), -1, np.int64)
         if not self._placed[Place.PARTITION]:
             return placed
@@ -210,7 +213,7 @@ class OutboxTable:
                 placed[row] = int(text)
             else:
                 reason = (
-                    f"its {name!r} is {text.decode(errors='replace')!r}: wanted a partition of its topic, which has "
+                    f"its {name!r} is {text.decode(errors='replace')!r}: expected a partition of its topic, which has "
                     f"{counts[row]}"
                 )
                 failures.setdefault(int(rows.numbers[row]), TransformFailed(NAME, reason))
@@ -218,23 +221,28 @@ class OutboxTable:
 
     def _put_together(self, rows: _Rows, firsts: Words, counts: Words, placed: Words) -> tuple[Arrays, Words]:
         output, count = rows.output, len(rows.numbers)
-        pieces = _Pieces(count)
-        source = pieces.add(output.data)
+        message_parts = _Parts(count)
+        source = message_parts.add(output.data)
         ends = output.ends.reshape(-1, 4).astype(np.int64)
         ids, gtids = (ends[:, 1] + source, ends[:, 2] - ends[:, 1]), (ends[:, 2] + source, ends[:, 3] - ends[:, 2])
-        key, value = pieces.texts(self._texts(rows, self._columns.key)), pieces.texts(self._message_values(rows))
+        key, value = (
+            message_parts.texts(self._texts(rows, self._columns.key)),
+            message_parts.texts(self._message_values(rows)),
+        )
         names = [("id", self._columns.id), *((each.name, each.column) for each in self._placed[Place.HEADER])]
-        headers = [(name, pieces.texts(self._texts(rows, column))) for name, column in names]
+        headers = [(name, message_parts.texts(self._texts(rows, column))) for name, column in names]
         there = [starts != plain_rows.NULL for _, (starts, _) in headers]
         begin = gtids[1] << 8 | np.sum(there, axis=0)
         parts = [key, value, ids]
-        parts.append(pieces.one_of({each: bytes((each >> 8, each & 255)) for each in np.unique(begin).tolist()}, begin))
+        parts.append(
+            message_parts.one_of({each: bytes((each >> 8, each & 255)) for each in np.unique(begin).tolist()}, begin)
+        )
         parts.append(gtids)
         for (name, (starts, sizes)), is_there in zip(headers, there, strict=True):
             before = np.where(is_there, sizes, -1)
-            literals = {each: written_part(name.encode()) + written_varint(each) for each in np.unique(before).tolist()}
-            parts += [pieces.one_of({**literals, -1: b""}, before), (starts, sizes)]
-        data = np.concatenate(pieces.parts)
+            literals = {each: encode_bytes(name.encode()) + encode_varint(each) for each in np.unique(before).tolist()}
+            parts += [message_parts.one_of({**literals, -1: b""}, before), (starts, sizes)]
+        data = np.concatenate(message_parts.parts)
         numbers = np.ascontiguousarray(counts)
         has_gtid = gtids[1] > 0
         texts = zip(gtids, ids, strict=True)
@@ -260,7 +268,8 @@ class OutboxTable:
         return made, groups
 
     def _message_values(self, rows: _Rows) -> pa.Array:
-        """The payloads' texts; as JSON, and in an envelope, where the options say so. Null for a tombstone."""
+        """The values of messages: payload texts or, by the options, expanded JSON or an envelope. Null for a
+        tombstone."""
         columns, envelope = self._columns, self._placed[Place.ENVELOPE]
         texts = self._texts(rows, columns.payload)
         if columns.empty_is_tombstone:
@@ -270,7 +279,7 @@ class OutboxTable:
         given = texts.to_pylist()
         expanded: Sequence[Any] = [None] * len(given)
         if columns.expands_payload:
-            expanded = [text and _expanded(text, keeps_nulls=columns.keeps_nulls) for text in given]
+            expanded = [text and _expand(text, keeps_nulls=columns.keeps_nulls) for text in given]
         if not envelope:
             pairs = zip(given, expanded, strict=True)
             return pa.array(
@@ -288,14 +297,14 @@ class OutboxTable:
         return pa.array(values, _BYTES_TYPE)
 
     def _values(self, rows: _Rows, name: str) -> list[Any]:
-        """The values of a column as JSON has them: bytes are in base64."""
+        """The values of a column, with masks, in the form of JSON: bytes are in base64."""
         column = self._of[name]
         mask = self._masks.get(column.name)
         values: list[Any] = rows.columns[column.name].to_pylist()
-        return values if mask is None else [masked_value(value, mask, column.name) for value in values]
+        return values if mask is None else [mask_value(value, mask, column.name) for value in values]
 
     def _texts(self, rows: _Rows, name: str) -> pa.Array:
-        """The values of a column as their texts, or their bytes, in large_binary; null for NULL."""
+        """The values of a column as a large_binary array of their texts or bytes; null for NULL."""
         column = self._of[name]
         values = rows.columns[column.name]
         if column.name not in self._masks:
@@ -304,12 +313,12 @@ class OutboxTable:
             if pa.types.is_string(values.type) or pa.types.is_integer(values.type):
                 return pc.cast(pc.cast(values, pa.large_string()), _BYTES_TYPE)
         return pa.array(
-            [None if value is None else masked_text(value) for value in self._values(rows, name)], _BYTES_TYPE
+            [None if value is None else text_to_hash(value) for value in self._values(rows, name)], _BYTES_TYPE
         )
 
 
-def _expanded(text: bytes, *, keeps_nulls: bool) -> Any:
-    """The JSON object or array that ``text`` is; None for any other text."""
+def _expand(text: bytes, *, keeps_nulls: bool) -> Any:
+    """The parsed ``text`` if it is a JSON object or array; None for any other text."""
     if text.lstrip()[:1] not in (b"{", b"["):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Rows as the kernel leaves them for functions: the format that it writes them in, and how they are read again.
+"""The format in which the kernel passes rows to functions, and its reader.
 
-A row is its before and after image as JSON objects, and what is known of its event. It becomes an object for a function
-of rows, or part of an Arrow batch, column by column, for a function of batches.
+A row has its before and after image as JSON objects, and facts of its event (coordinates, times, GTID). The reader
+makes it an object for a row function, or a row of an Arrow batch for a batch function.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Te
 from changefeed.model.table_schema import TableSchema
 from changefeed.native.memory import Bytes, Ends, Words
 from changefeed.transforms.arrow_changes import (
+    MEMBERS,
     NUMBER,
     ArrowChanges,
     Fail,
@@ -39,37 +40,38 @@ from changefeed.transforms.arrow_changes import (
 from changefeed.transforms.change import Change, Coordinates
 
 SEPARATOR = b"\x1e"
-"""ASCII's record separator: JSON text never holds it unescaped."""
+"""ASCII's record separator; JSON text never contains it unescaped."""
 
 _FIELDS = (
     *(Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS),
     *(Slot.THREAD, Slot.STATEMENT_ROW),
 )
 _EVENT_FIELDS = (Slot.EVENT_TYPE, Slot.EVENT_SIZE, Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.XID)
-"""Those that few formats have."""
+"""Slots with facts of the event; few formats use them."""
 _OF_EVENT = frozenset({*_EVENT_FIELDS, Slot.XID_TEXT})
-"""The slots that are made of them."""
+"""The slots of formats that are filled from `_EVENT_FIELDS`."""
 _IMAGES = (Slot.BEFORE, Slot.AFTER)
 KNOWN = frozenset(
     {
         *(*_FIELDS, *_OF_EVENT, *_IMAGES),
-        *(Slot.KEY, Slot.KEY_BEFORE, Slot.KEY_AFTER, Slot.CHANGED, Slot.SEPARATOR),  # of the images
-        Slot.SEQUENCE,  # of the coordinates
-        Slot.EVENT_FIRST_ROW,  # each row by itself
-        *(Slot.TS_MILLIS, Slot.TS_NANOS, Slot.TIME),  # of the microseconds and seconds
-        *(Slot.GTID, Slot.GTID_TEXT, Slot.EVENT_ID),  # of the message
-        *(Slot.QUERY, Slot.SNAPSHOT),  # the same for all rows: there is none
-        *(Slot.COMMIT_INFO, Slot.COMMIT_INFO_OFFSET),  # left out
+        *(Slot.KEY, Slot.KEY_BEFORE, Slot.KEY_AFTER, Slot.CHANGED, Slot.SEPARATOR),  # from the images
+        Slot.SEQUENCE,  # from the coordinates
+        Slot.EVENT_FIRST_ROW,  # each row counts as the first of its event
+        *(Slot.TS_MILLIS, Slot.TS_NANOS, Slot.TIME),  # from the microseconds and seconds
+        *(Slot.GTID, Slot.GTID_TEXT, Slot.EVENT_ID),  # from the message
+        *(Slot.QUERY, Slot.SNAPSHOT),  # empty for all rows
+        *(Slot.COMMIT_INFO, Slot.COMMIT_INFO_OFFSET, Slot.PARTITION_INFO),  # not filled
     }
 )
-"""The slots that such a row fills. A statement's text has the values that functions may hide."""
+"""The slots that rows of functions can fill. The statement's text is missing because it may have values that functions
+hide."""
 
 
 @dataclass(frozen=True)
 class PlainFormat:
-    """The format that the kernel writes rows in whose messages are made of functions' results, in ``format``.
+    """The kernel's format for rows whose functions' results become messages in ``format``.
 
-    Values are in that format's style, so those that no function touches are the same in its messages.
+    Values have the style of ``format``, so unchanged values are the same in its messages.
     """
 
     format: RowFormat
@@ -77,24 +79,24 @@ class PlainFormat:
 
     @property
     def style(self) -> Style:
-        """That of ``format``."""
+        """The style of ``format``."""
         return self.format.style
 
     @property
     def needs_definitions(self) -> bool:
-        """As of ``format``, to which the table's schema goes on."""
+        """Whether ``format`` needs table definitions."""
         return self.format.needs_definitions
 
     def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
-        """None: the key is made of what functions return."""
+        """None, because the key is made from the functions' results."""
         return None
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
-        """One for each change, of which a change of key is an update."""
+        """One message for each change; an update that changes the key is one update."""
         return ONE_MESSAGE_EACH
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """The fields that `read` takes apart."""
+        """The fields that `read` parses."""
         parts: list[bytes | Slot] = [op.encode()]
         fields = (*_FIELDS, *_EVENT_FIELDS) if self.has_event(table) else _FIELDS
         for slot in (*fields, *_IMAGES):
@@ -102,7 +104,7 @@ class PlainFormat:
         return tuple(parts)
 
     def has_event(self, table: TableSchema) -> bool:
-        """Whether messages of ``table`` say what only the event's header, or an XA transaction, has.
+        """Whether messages of ``table`` have facts of the event's header or of an XA transaction.
 
         Raises ValueError for a format with a slot that rows of functions cannot fill.
         """
@@ -120,7 +122,7 @@ class PlainFormat:
                     yield from template
 
 
-_OPS = ("c", "u", "d", "r")  # no Arrow array: to make one loads pandas
+_OPS = ("c", "u", "d", "r")  # not an Arrow array, because pyarrow loads pandas for it
 _CODES = np.array([ord(op) for op in _OPS])
 _NO_BEFORE, _NO_AFTER = ("c", "r"), ("d",)
 _NUMBERS = plain_rows.INTEGER | plain_rows.NUMBER
@@ -128,7 +130,7 @@ _TEXTS = plain_rows.TEXT | plain_rows.ESCAPED
 
 
 class PlainTable:
-    """Reads the rows of one table; ``topic`` is where functions are shown that they go."""
+    """Reads the rows of one table; ``topic`` is the topic that functions see."""
 
     def __init__(self, unfinished: UnfinishedTable, topic: str, has_event: bool) -> None:
         schema = unfinished.schema
@@ -140,7 +142,7 @@ class PlainTable:
         self._name_ends: Ends = np.cumsum([len(name) for name in names]).astype(np.uint32)
 
     def read(self, output: Output) -> PlainRows:
-        """The rows that are the messages of ``output``, all of one binlog file."""
+        """The rows in the messages of ``output``, which are all from one binlog file."""
         count, columns = len(output.positions), len(self.columns)
         first = next(output.messages(0, 1))
         _, file, _ = (first.value or b"").split(SEPARATOR, 2)
@@ -157,8 +159,11 @@ class PlainTable:
 
 @dataclass(frozen=True)
 class PlainRows:
-    """Rows of one table: ``facts`` are `plain_rows.FACTS` words a row, whose texts are in ``output``; ``starts`` and
-    ``sizes`` say where the values are in it, by image, column and row."""
+    """Rows of one table.
+
+    - ``facts`` has `plain_rows.FACTS` words for each row; texts of facts are in ``output``.
+    - ``starts`` and ``sizes`` are the addresses and sizes of the values in ``output``, by image, column and row.
+    """
 
     table: PlainTable
     output: Output
@@ -169,14 +174,14 @@ class PlainRows:
     server_uuid: str
 
     def objects(self, numbers: Sequence[int] | None = None) -> ObjectChanges:
-        """The rows of ``numbers``, by default all, as functions of rows get them."""
+        """The rows ``numbers``, by default all, as the changes that row functions get."""
         chosen = np.arange(len(self.facts)) if numbers is None else np.array(numbers, np.int64)
         data, table = self.output.data.tobytes(), self.table
         ends = self.output.ends.reshape(-1, 4)
-        wanted = [plain_rows.SECONDS, plain_rows.POSITION, plain_rows.ROW, plain_rows.GTID, plain_rows.GTID_SIZE]
+        fact_columns = [plain_rows.SECONDS, plain_rows.POSITION, plain_rows.ROW, plain_rows.GTID, plain_rows.GTID_SIZE]
         changes: list[Change] = []
         for (begin, end), (seconds, position, row, gtid, gtid_size) in zip(
-            ends[chosen, :2].tolist(), self.facts[chosen][:, wanted].tolist(), strict=True
+            ends[chosen, :2].tolist(), self.facts[chosen][:, fact_columns].tolist(), strict=True
         ):
             head, before, after = data[begin:end].rsplit(SEPARATOR, 2)
             op: Any = chr(head[0])
@@ -197,19 +202,22 @@ class PlainRows:
         return ObjectChanges(chosen, changes)
 
     def batches(self, fail: Fail) -> Iterator[ArrowChanges]:
-        """All rows as functions of batches get them: in runs whose images have the same columns. ``fail`` gets those
-        that have no types in Arrow."""
+        """All rows as the batches that batch functions get: one for each series of images with the same columns.
+
+        ``fail`` is called for rows without an Arrow type.
+        """
         for first, last in self.alike():
             yield from in_arrow(np.arange(first, last), self.table.key, partial(self._batch, first), fail)
 
     @property
     def ops(self) -> Words:
-        """The op of each row, as the kernel numbers them."""
+        """The op of each row, in the kernel's coding."""
         found: Words = np.argmax(self.facts[:, plain_rows.OP, None] == _CODES, axis=1)
         return found
 
     def columns(self, image: int, rows: slice | Words) -> dict[str, pa.Array]:
-        """The values of rows that have the same columns, by name: of the before images 0, or of the after images 1."""
+        """The columns by name of ``rows``, which all have the same columns: of the before (0) or after (1)
+        ``image``."""
         starts, sizes = self.starts[image][:, rows], self.sizes[image][:, rows]
         there = (starts != plain_rows.ABSENT).all(axis=1)
         return {
@@ -219,7 +227,7 @@ class PlainRows:
         }
 
     def alike(self) -> Iterator[tuple[int, int]]:
-        """Runs of rows whose images have the same columns, as a first and a last row."""
+        """Series of rows whose images have the same columns: the first row of each, and the row after its last one."""
         count = len(self.facts)
         absent = self.starts == plain_rows.ABSENT
         if not absent.any():
@@ -238,7 +246,7 @@ class PlainRows:
         yield first, count
 
     def _batch(self, begin: int, first: int, last: int) -> pa.RecordBatch:
-        """The rows behind ``begin`` from the ``first`` on, and before the ``last``, which have the same columns."""
+        """The batch of rows from ``begin`` + ``first`` to before ``begin`` + ``last``, which have the same columns."""
         first, last = begin + first, begin + last
         count, facts, schema = last - first, self.facts[first:last], self.table.schema
         ops = self.ops[first:last]
@@ -255,6 +263,7 @@ class PlainRows:
                 "database": pa.repeat(schema.database, count),
                 "table": pa.repeat(schema.table, count),
                 "topic": pa.repeat(self.table.topic, count),
+                MEMBERS: pa.nulls(count, pa.string()),
                 "timestamp": pa.array(facts[:, plain_rows.SECONDS]).cast(pa.timestamp("s", "UTC")),
                 "gtid": _gtids(self.output.data, facts),
                 "file": pa.repeat(self.file, count),
@@ -267,7 +276,7 @@ class PlainRows:
 
 
 class _EscapedBeyondAscii(Exception):
-    """A text has an escape that is more than ASCII."""
+    """A text has an escape of a character beyond ASCII."""
 
 
 def _gtids(data: Bytes, facts: NDArray[np.int64]) -> pa.Array:
@@ -277,7 +286,7 @@ def _gtids(data: Bytes, facts: NDArray[np.int64]) -> pa.Array:
 
 
 def column_of(data: Bytes, starts: Words, sizes: Words) -> pa.Array:
-    """The values at ``starts`` by what they are, as `values_array` makes them of objects."""
+    """The values at ``starts`` as an Arrow array, equal to the array that `values_array` makes of objects."""
     kinds = plain_rows.classes(data, starts, sizes)
     if kinds == 0:
         return pa.nulls(len(starts), pa.string())
@@ -291,7 +300,7 @@ def column_of(data: Bytes, starts: Words, sizes: Words) -> pa.Array:
         if kinds == plain_rows.FLAG:
             return pc.cast(_texts(data, starts, sizes, 0), pa.bool_())
     except (pa.ArrowInvalid, _EscapedBeyondAscii):
-        pass  # numbers of more digits, or such escapes: these become objects
+        pass  # such values, for example large numbers, are parsed as objects
     return values_array(
         [
             None if start < 0 else orjson.loads(data[start : start + size].tobytes())

@@ -1,4 +1,4 @@
-"""Sequences of messages in a pipeline with functions: between row and step they say which of several changes it is."""
+"""Sequence numbers of messages in a pipeline with functions: row, part (the number of a change of the row) and step."""
 
 # kernels read this file
 from __future__ import annotations
@@ -6,10 +6,10 @@ from __future__ import annotations
 from changefeed.native.memory import Words
 
 PART_BITS = 16
-"""Of a sequence, between row and step: which of the changes that a function made of one."""
+"""Bits of the part, the number of a change among the changes that functions made from one row."""
 STEP_BITS = 2
 
 
 def make_room_for_parts(sequences: Words) -> None:
-    """Turn sequences of row and step into those of row, part 0 and step, in place."""
+    """Convert sequence numbers of row and step, in place, to sequence numbers of row, part 0 and step."""
     sequences[:] = (sequences >> STEP_BITS << PART_BITS + STEP_BITS) | (sequences & (1 << STEP_BITS) - 1)

@@ -1,1 +1,1 @@
-"""verify: whether topics, or a follower, have the rows that the source has."""
+"""verify: compares the rows of a source or of one of its followers with the rows in the topics."""

@@ -1,4 +1,4 @@
-"""What either side says of its rows, as it is compared: small values that Spark sorts by key, and columns of many."""
+"""Entries: rows of the server and of topics in the form that is compared, as single entries or as columns of many."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from changefeed.verify.row_checksums import key_checksums
 from changefeed.verify.strings import Strings
 
 BEFORE_ALL = -1
-"""The moment of changes of another server than the one that is read: they were published before a failover."""
+"""The moment of changes of another server, which were published before a failover."""
 
 
 class Side(IntEnum):
-    """Where a row was read; the server's comes first of those with a key."""
+    """Where a row was read. Among the entries of a key, the entries of the server come first."""
 
     SERVER = 0
     TOPIC = 1
 
 
 class Entry(NamedTuple):
-    """One row as a chunk of the server has it, or what one record of a topic says of a row.
+    """A row in a chunk of the server, or a row image in a record of a topic.
 
-    ``table`` is the number of a `JudgedTable`; ``key`` tells its rows apart. ``part`` is the chunk's number, or the
-    record's partition, and ``place`` the row's number or the record's offset in it. ``moment`` orders changes along the
-    binlog (see `moment_of`); rows of the server have none. ``weight`` is 1 where the row is there and 0 where it is
-    gone; in tables without a key it is what the record adds to the number of such rows, 1 or -1. ``row`` is its
-    `row_digests.row_digest`.
+    - ``table``: the number of a `ComparedTable`.
+    - ``key``: identifies the row in its table.
+    - ``part``: the number of the chunk, or the record's partition.
+    - ``place``: the row's number in the chunk, or the record's offset.
+    - ``moment``: orders changes along the binlog (see `moment_of`); 0 for rows of the server.
+    - ``weight``: 1 if the row exists, 0 if it was deleted. In tables without a key: 1 if the record adds a row, -1 if
+      it removes a row.
+    - ``row``: the digest of the row (`row_digests.row_digest`).
     """
 
     table: int
@@ -48,14 +51,14 @@ class Entry(NamedTuple):
 _SIZES = struct.Struct("<QQQ")
 _NUMBERS = ("tables", "sides", "parts", "places", "moments", "weights", "hashes")
 ENTRY_BYTES = 100
-"""About what an entry takes besides what it has of each column."""
+"""The approximate size of an entry without the digests of its columns, in bytes."""
 _TABLE_SEED = 0x1E3779B97F4A7C15
-"""So that a key has another checksum in another table."""
+"""Makes the checksums of equal keys of different tables differ."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The fields of `Entry`, a column each, and of each key and its table a checksum by which they are sorted."""
+    """Many entries: a column for each field of `Entry`, and ``hashes`` with the checksum of each key and its table."""
 
     tables: Words
     keys: Strings
@@ -79,7 +82,7 @@ class Entries:
         weights: Words | int,
         rows: Strings,
     ) -> Entries:
-        """Those of columns, a number standing for a column that has no other."""
+        """Entries from columns. If an argument is a number, it is the value of all entries."""
         count = len(keys)
         tables, moments, weights = (_column(each, count) for each in (table, moments, weights))
         sides, parts = _column(side, count), _column(part, count)
@@ -87,7 +90,7 @@ class Entries:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Entries:
-        """Those of a list."""
+        """Entries from a list."""
         tables, keys, sides, parts, places, moments, weights, rows = zip(*entries, strict=True) if entries else [()] * 8
         named = Strings.of(keys)
         columns = dict(zip(_NUMBERS, (tables, sides, parts, places, moments, weights), strict=False))
@@ -95,12 +98,12 @@ class Entries:
         return cls(**numbers, keys=named, rows=Strings.of(rows), hashes=_hashes(numbers["tables"], named))
 
     @classmethod
-    def joined(cls, many: Sequence[Entries]) -> Entries:
-        """All of ``many``, at least one, in their order."""
+    def concat(cls, many: Sequence[Entries]) -> Entries:
+        """All of ``many`` in their order; there must be at least one."""
         if len(many) == 1:
             return many[0]
         columns = {name: np.concatenate([getattr(each, name) for each in many]) for name in _NUMBERS}
-        keys, rows = Strings.joined([each.keys for each in many]), Strings.joined([each.rows for each in many])
+        keys, rows = Strings.concat([each.keys for each in many]), Strings.concat([each.rows for each in many])
         return cls(**columns, keys=keys, rows=rows)
 
     def __len__(self) -> int:
@@ -108,16 +111,19 @@ class Entries:
 
     @property
     def size_bytes(self) -> int:
-        """How much they take."""
+        """The size of the entries in memory."""
         return 8 * (len(_NUMBERS) + 2) * len(self) + len(self.keys.data) + len(self.rows.data)
 
     def take(self, index: Words) -> Entries:
-        """Those at ``index``."""
-        columns: dict[str, Any] = {field.name: _taken(getattr(self, field.name), index) for field in fields(self)}
+        """The entries at ``index``."""
+        columns: dict[str, Any] = {field.name: _take(getattr(self, field.name), index) for field in fields(self)}
         return Entries(**columns)
 
     def buckets(self, count: int) -> Iterator[tuple[int, Entries]]:
-        """The same in up to ``count`` parts, all of a key in that of the same number; their order stays."""
+        """Yield the number and the entries of each bucket that is not empty, of ``count`` buckets.
+
+        All entries of a key are in one bucket, in their original order.
+        """
         numbers = (self.hashes.view(np.uint64) % np.uint64(count)).astype(np.int64)
         order = np.argsort(numbers, kind="stable")
         at = np.searchsorted(numbers[order], np.arange(count + 1))
@@ -126,7 +132,7 @@ class Entries:
                 yield number, self.take(order[at[number] : at[number + 1]])
 
     def each(self, index: Iterable[int] | None = None) -> Iterator[Entry]:
-        """Those at ``index``, or all, one by one."""
+        """Yield the entries at ``index``, or all entries, one by one."""
         for at in range(len(self)) if index is None else index:
             yield Entry(
                 int(self.tables[at]),
@@ -140,7 +146,7 @@ class Entries:
             )
 
     def to_bytes(self) -> bytes:
-        """For a journey; little-endian."""
+        """The entries as bytes, little-endian."""
         arrays = [getattr(self, name) for name in _NUMBERS]
         arrays += [self.keys.ends, self.rows.ends, self.keys.data, self.rows.data]
         sizes = _SIZES.pack(len(self), len(self.keys.data), len(self.rows.data))
@@ -148,7 +154,7 @@ class Entries:
 
     @classmethod
     def from_bytes(cls, data: bytearray) -> Entries:
-        """What `to_bytes` made; kernels take only arrays that can be written to."""
+        """The entries that `to_bytes` encoded. ``data`` is a bytearray, because kernels take only writable arrays."""
         count, key_bytes, row_bytes = _SIZES.unpack_from(data)
         words = np.frombuffer(data, np.int64, (len(_NUMBERS) + 2) * count, _SIZES.size)
         *numbers, key_ends, row_ends = words.reshape(len(_NUMBERS) + 2, count)
@@ -158,7 +164,7 @@ class Entries:
         return cls(**dict(zip(_NUMBERS, numbers, strict=True)), keys=keys, rows=rows)
 
 
-def _taken(column: Words | Strings, index: Words) -> Words | Strings:
+def _take(column: Words | Strings, index: Words) -> Words | Strings:
     return column.take(index) if isinstance(column, Strings) else column[index]
 
 

@@ -1,4 +1,4 @@
-"""What the tasks of a comparison need: values that travel with them."""
+"""The values that the tasks of a comparison need. Spark pickles them with the tasks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import session_on
 from changefeed.spark.stages.drivers_task import DriversTask
-from changefeed.verify.read_rows import TableView
-from changefeed.verify.tables import JudgedTable, Tables
+from changefeed.verify.read_rows import SnapshotView
+from changefeed.verify.tables import ComparedTable, Tables
 
 CHUNK_ROWS = 20_000
-"""About so many rows of a table are read at once: it takes a fraction of a second, and few of them change meanwhile."""
+"""The approximate number of rows that one SELECT reads. It takes a fraction of a second, so few rows change meanwhile.
+"""
 
 
 @dataclass(frozen=True)
 class TableChunk:
-    """A stretch of a table's rows that one SELECT reads; ``where`` is its condition with the word WHERE, or ''."""
+    """A range of a table's rows that one SELECT reads. ``where``: its index hint and WHERE clause, '' for all rows."""
 
     number: int
     table: int
@@ -32,8 +33,8 @@ class TableChunk:
 
 
 @dataclass(frozen=True)
-class PartitionPiece:
-    """A topic's partition from offset ``first``, its first record's, up to offset ``end``."""
+class OffsetRange:
+    """The records of a partition from its earliest offset ``first`` up to but not including ``end``."""
 
     topic: str
     partition: int
@@ -42,17 +43,18 @@ class PartitionPiece:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition."""
+        """Topic and partition."""
         return self.topic, self.partition
 
 
 @dataclass(frozen=True)
 class VerifyJob(DriversTask):
-    """A comparison of ``tables`` on the server at ``server``, with UUID ``server_uuid``, with their topics.
+    """A comparison of ``tables`` on ``server``, whose UUID is ``server_uuid``, with their topics.
 
-    ``source_uuid`` is the server whose coordinates count. ``begun`` is where the server stood before the first row was
-    read, FILE:POSITION of the source. ``follower`` is its connection id, '' where it is the source itself. ``keys`` are
-    the only (table, key) that are looked at; None for all.
+    - ``source_uuid``: the UUID of the source. All positions are coordinates of its binlog.
+    - ``start``: the server's position before the first row was read, as FILE:POSITION.
+    - ``follower``: the follower's connection id; '' if the server is the source.
+    - ``keys``: the (table, key) to compare; None for all keys.
     """
 
     connections: PipelineConnections
@@ -60,38 +62,39 @@ class VerifyJob(DriversTask):
     server: MysqlConnection
     server_uuid: str
     source_uuid: str
-    begun: str
+    start: str
     follower: str = ""
     keys: frozenset[tuple[int, bytes]] | None = None
     sampled: bool = False
-    """Whether only some of the server's chunks are read."""
-    views: Mapping[int, TableView] = field(default_factory=dict)
-    """By table what a snapshot read of those that are counted."""
+    """Whether only a sample of the server's chunks is read."""
+    views: Mapping[int, SnapshotView] = field(default_factory=dict)
+    """By table without a key, the last snapshot's view of it."""
     names: tuple[tuple[str, str], ...] = ()
-    """Of a follower: the (database, table) whose definitions are compared, those that only one server has included."""
+    """If a follower is compared: the (database, table) whose table definitions are compared, even if only one of the
+    servers has the table."""
     wait_seconds: int = 0
-    """For how long a definition may take until it is applied to a follower."""
+    """The maximum time to wait until the follower has applied the source's DDL."""
     deep: bool = False
-    """Whether each key's records are looked at, too, from the first to the last."""
+    """Whether all records of each key are checked too."""
 
-    def of_keys(self, keys: frozenset[tuple[int, bytes]]) -> VerifyJob:
-        """The same for a few keys."""
+    def for_keys(self, keys: frozenset[tuple[int, bytes]]) -> VerifyJob:
+        """A copy of the job that compares only ``keys``."""
         return replace(self, keys=keys)
 
     def session(self) -> Session:
-        """A connection to the server, proved to be there; the caller closes it."""
+        """A new connection to the server; the caller closes it. Checks the server's UUID."""
         return session_on(self.server, self.server_uuid)
 
-    def table(self, number: int) -> JudgedTable:
+    def table(self, number: int) -> ComparedTable:
         """The table with that number."""
-        return self.tables.judged[number]
+        return self.tables.compared[number]
 
-    def wants(self, table: int, key: bytes) -> bool:
-        """Whether the key is one of those that are looked at."""
+    def includes(self, table: int, key: bytes) -> bool:
+        """Whether the key is compared."""
         return self.keys is None or (table, key) in self.keys
 
     def route(self, database: str, table: str) -> Route | None:
-        """Where rows go as records, with none of them left out for being read."""
+        """The table's route, without skipped ops; None if the pipeline does not capture the table."""
         route = self.connections.routes.of(database, table)
         return None if route is None else replace(route.route, skipped=frozenset())
 
@@ -101,15 +104,15 @@ class VerifyJob(DriversTask):
 
     @property
     def is_exact(self) -> bool:
-        """Whether rows are compared by their values: a second look, at a few. A first one goes by their text."""
+        """Whether rows are compared by their values. The first round compares their text, later rounds their values."""
         return self.keys is not None
 
-    def record_reader(self, table: JudgedTable) -> RecordReader:
-        """What reads the records of the table's topic, which has one format."""
+    def record_reader(self, table: ComparedTable) -> RecordReader:
+        """The reader of the records in the table's topic."""
         registry = self.connections.registry
-        return written_by(self.format(), table, None if registry is None else registry.schema)
+        return record_reader_of(self.format(), table, None if registry is None else registry.schema)
 
 
-def written_by(format: Format, table: JudgedTable, schemas: SchemaText | None = None) -> RecordReader:
-    """What reads the records of ``table`` that ``format``, a pipeline's, wrote."""
+def record_reader_of(format: Format, table: ComparedTable, schemas: SchemaText | None = None) -> RecordReader:
+    """The reader of records of ``table`` that ``format`` wrote."""
     return record_reader(of_table(format, table.schema.database, table.schema.table), schemas)

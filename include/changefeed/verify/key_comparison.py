@@ -1,4 +1,7 @@
-"""What the two sides say of a key, judged: of the sure keys by a kernel, of the others one by one."""
+"""Compare each key's row on the server with its records in the topic.
+
+A kernel finds the keys that are equal in the simplest way; `KeyComparator` compares all other keys one by one.
+"""
 
 from __future__ import annotations
 
@@ -17,54 +20,57 @@ from changefeed.verify.row_digests import is_same, is_same_in_part
 from changefeed.verify.same_rows import BY_ITSELF, HAS_KEY, IS_COUNTED, UNKNOWN, same_rows
 
 
-class Kind(StrEnum):
-    """What became of a key."""
+class ResultKind(StrEnum):
+    """The result of comparing a key."""
 
     EQUAL = "equal"
-    """The topic has the row as the server has it."""
+    """The topic has the same row as the server."""
     MEANWHILE = "meanwhile"
-    """It changed while the server was read, and the server had one of the rows that it was meanwhile."""
+    """The row changed while the server was read, and the server's row is one of those that it had at that time."""
     IN_PART = "in_part"
-    """Equal in the columns that the record has, which are not those that the table has now."""
+    """The row is equal in the columns that the record has; the table's columns were changed since."""
     CHANGED = "changed"
-    """The topic has other values."""
+    """The topic has the row with other values."""
     MISSING = "missing"
-    """The server has the row, and the topic says that it is gone; or has it less often, in a table without a key."""
+    """The server has the row, and the topic's newest record deletes it. In a table without a key: the topic has fewer
+    copies of it."""
     UNPUBLISHED = "unpublished"
-    """The server has the row, and no record of the topic is of it."""
+    """The server has the row, and the topic has no record of it."""
     EXTRA = "extra"
-    """The topic has the row, or has it more often, and the server does not."""
+    """The topic has the row, and the server does not. In a table without a key: the topic has more copies of it."""
 
 
-DIFFERENCES = (Kind.CHANGED, Kind.MISSING, Kind.UNPUBLISHED, Kind.EXTRA)
-"""What must not be."""
+DIFFERENCES = (ResultKind.CHANGED, ResultKind.MISSING, ResultKind.UNPUBLISHED, ResultKind.EXTRA)
+"""The kinds that count as differences."""
 
 Truncates = Mapping[tuple[int, int], Sequence[tuple[int, int]]]
-"""By table and partition the (offset, moment) of the records that say that the table was emptied."""
+"""(table, partition) -> (offset, moment) of each TRUNCATE record. Moments are ordered as the binlog (`moment_of`)."""
 
 
 @dataclass(frozen=True)
-class Bracket:
-    """Two moments of the binlog, between which rows were read."""
+class ReadInterval:
+    """The moments in the binlog before (``low``) and after (``high``) rows of the server were read."""
 
     low: int
     high: int
 
-    def around(self, other: Bracket) -> Bracket:
-        """The shortest that holds both."""
-        return Bracket(min(self.low, other.low), max(self.high, other.high))
+    def around(self, other: ReadInterval) -> ReadInterval:
+        """The shortest interval that contains this interval and ``other``."""
+        return ReadInterval(min(self.low, other.low), max(self.high, other.high))
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What became of ``key``. ``part`` and ``place`` are those of the entries that were compared; -1 for none.
+class KeyResult:
+    """The result of comparing ``key``.
 
-    ``rows`` is how many rows of the server it is about, and ``differing`` how many rows differ.
+    ``rows`` is the number of the server's rows with this key, ``differing`` the number of rows that differ. ``chunk``
+    is the chunk in which the server's row was read; ``partition`` and ``offset`` are those of the compared record. Each
+    of the three is -1 if there is none.
     """
 
     table: int
     key: bytes
-    kind: Kind
+    kind: ResultKind
     rows: int = 1
     differing: int = 0
     chunk: int = -1
@@ -73,164 +79,168 @@ class Verdict:
 
     @property
     def equal_rows(self) -> int:
-        """How many rows of the server the topic has, where rows are counted and some differ."""
-        return self.rows if self.kind is Kind.EXTRA else self.rows - self.differing
+        """The number of the server's rows that the topic also has; in a table without a key it may be less than
+        ``rows``."""
+        return self.rows if self.kind is ResultKind.EXTRA else self.rows - self.differing
 
 
 @dataclass(frozen=True)
-class Judge(DriversTask):
-    """Judges the entries of one table after another.
+class KeyComparator(DriversTask):
+    """Compares the server's rows and the topic's records of each key.
 
-    ``brackets`` are by chunk, ``of_tables`` those of all chunks of each table, in which rows that no chunk has were not
-    there. ``without_key`` are tables whose rows are counted. A key is equal where the row that the server had is one
-    that the topic had at some moment of the row's bracket: of most rows that is only one.
+    A key is equal if the server's row is one of the rows that the topic had during the interval in which the server was
+    read; for most keys there is only one such row. ``chunk_intervals`` has the interval of each chunk;
+    ``table_intervals`` has the interval of each table, for keys that the server does not have. In the tables
+    ``without_key`` equal rows are counted on both sides.
     """
 
-    brackets: Mapping[int, Bracket]
-    of_tables: Mapping[int, Bracket]
+    chunk_intervals: Mapping[int, ReadInterval]
+    table_intervals: Mapping[int, ReadInterval]
     without_key: frozenset[int]
     truncates: Truncates
     sampled: bool = False
-    """Whether rows of the server are missing on purpose, so that what only the topic has says nothing."""
-    once: frozenset[int] = frozenset()
-    """Of the tables ``without_key`` those in which each row is there once at most: its primary key is in it. A record
-    of one that was read says that it is there, and not that it is there once more."""
+    """Whether only a sample of the server's rows was read. If so, keys that only the topic has are ignored."""
+    unique_tables: frozenset[int] = frozenset()
+    """Those of the tables ``without_key`` that have a primary key, so that each row exists at most once: a record with
+    op r does not add a second copy of a row."""
 
-    def verdicts(self, entries: Iterable[Entry]) -> Iterator[Verdict]:
-        """A verdict for each key of ``entries``, which are sorted."""
+    def results(self, entries: Iterable[Entry]) -> Iterator[KeyResult]:
+        """Yield the result of each key. ``entries`` must be sorted."""
         for (table, key), of_key in groupby(entries, lambda entry: (entry.table, entry.key)):
             rows: list[Entry] = []
             records: list[Entry] = []
             for entry in of_key:
                 (rows if entry.side == Side.SERVER else records).append(entry)
-            if not rows and (self.sampled or table not in self.of_tables):
+            if not rows and (self.sampled or table not in self.table_intervals):
                 continue
             if table in self.without_key:
-                yield self._counted(table, key, rows, records)
+                yield self._compare_counts(table, key, rows, records)
             else:
-                yield self._one(table, key, rows, records)
+                yield self._compare_key(table, key, rows, records)
 
-    def _bracket(self, table: int, rows: Sequence[Entry]) -> Bracket:
-        return self.brackets[rows[0].part] if rows else self.of_tables[table]
+    def _interval(self, table: int, rows: Sequence[Entry]) -> ReadInterval:
+        return self.chunk_intervals[rows[0].part] if rows else self.table_intervals[table]
 
-    def _along(self, records: Sequence[Entry]) -> list[Entry]:
-        """The records in the order of their changes, and where their table was emptied an entry that says so."""
-        emptied = [
+    def _in_order(self, records: Sequence[Entry]) -> list[Entry]:
+        """The records of a key in the order of their changes, with a delete for each TRUNCATE of its table."""
+        truncated = [
             Entry(*record[:2], Side.TOPIC, partition, offset, moment, 0, b"")
             for record in records[:1]
             for partition in sorted({entry.part for entry in records})
             for offset, moment in self.truncates.get((record.table, partition), ())
         ]
-        along = sorted([*records, *emptied], key=lambda entry: (entry.part, entry.place))
-        if len({entry.part for entry in along}) > 1:  # its topic got more partitions
-            along.sort(key=lambda entry: entry.moment)
-        return along
+        ordered = sorted([*records, *truncated], key=lambda entry: (entry.part, entry.place))
+        if len({entry.part for entry in ordered}) > 1:  # partitions were added to the topic
+            ordered.sort(key=lambda entry: entry.moment)
+        return ordered
 
     # --- tables with a key
 
-    def _one(self, table: int, key: bytes, rows: Sequence[Entry], records: Sequence[Entry]) -> Verdict:
-        bracket = self._bracket(table, rows)
-        possible = _states(self._along(records), bracket)
-        shown = next((state for state in reversed(possible) if state is not None), None)
+    def _compare_key(self, table: int, key: bytes, rows: Sequence[Entry], records: Sequence[Entry]) -> KeyResult:
+        interval = self._interval(table, rows)
+        possible = _possible_states(self._in_order(records), interval)
+        newest = next((state for state in reversed(possible) if state is not None), None)
         chunk = rows[0].part if rows else -1
-        where = (chunk, shown.part, shown.place) if shown else (chunk, -1, -1)
+        where = (chunk, newest.part, newest.place) if newest else (chunk, -1, -1)
         if not rows:
             if any(state is None or not state.weight for state in possible):
-                return Verdict(table, key, Kind.EQUAL, 0, 0, *where)
-            return Verdict(table, key, Kind.EXTRA, 0, 1, *where)
-        there = [state.row for state in possible if state is not None and state.weight]
+                return KeyResult(table, key, ResultKind.EQUAL, 0, 0, *where)
+            return KeyResult(table, key, ResultKind.EXTRA, 0, 1, *where)
+        topic_rows = [state.row for state in possible if state is not None and state.weight]
         row = rows[-1].row
-        if any(is_same(row, state) for state in there):
-            return Verdict(table, key, Kind.EQUAL if len(possible) == 1 else Kind.MEANWHILE, 1, 0, *where)
-        if any(is_same_in_part(row, state) for state in there):
-            return Verdict(table, key, Kind.IN_PART, 1, 0, *where)
-        kind = Kind.CHANGED if there else Kind.MISSING if records else Kind.UNPUBLISHED
-        return Verdict(table, key, kind, 1, 1, *where)
+        if any(is_same(row, state) for state in topic_rows):
+            return KeyResult(table, key, ResultKind.EQUAL if len(possible) == 1 else ResultKind.MEANWHILE, 1, 0, *where)
+        if any(is_same_in_part(row, state) for state in topic_rows):
+            return KeyResult(table, key, ResultKind.IN_PART, 1, 0, *where)
+        kind = ResultKind.CHANGED if topic_rows else ResultKind.MISSING if records else ResultKind.UNPUBLISHED
+        return KeyResult(table, key, kind, 1, 1, *where)
 
-    # --- tables without one
+    # --- tables without a key
 
-    def _counted(self, table: int, key: bytes, rows: Sequence[Entry], records: Sequence[Entry]) -> Verdict:
-        bracket = self._bracket(table, rows)
+    def _compare_counts(self, table: int, key: bytes, rows: Sequence[Entry], records: Sequence[Entry]) -> KeyResult:
+        interval = self._interval(table, rows)
         counts = [0]
-        emptied = {part: self.truncates.get((table, part), ()) for part in {entry.part for entry in records}}
+        truncates = {part: self.truncates.get((table, part), ()) for part in {entry.part for entry in records}}
         steps = [(entry.moment, entry.weight) for entry in records]
         for entry in records:
-            later = (at for offset, at in emptied[entry.part] if offset > entry.place and at >= entry.moment)
+            later = (at for offset, at in truncates[entry.part] if offset > entry.place and at >= entry.moment)
             if end := next(later, None):
                 steps.append((end, -entry.weight))
-        most = 1 if table in self.once else len(steps)
+        max_count = 1 if table in self.unique_tables else len(steps)
         for moment, weight in sorted(steps):
-            if moment < bracket.low:
-                counts[0] = min(counts[0] + weight, most)
-            elif moment < bracket.high:
-                counts.append(min(counts[-1] + weight, most))
-        found = len(rows)
+            if moment < interval.low:
+                counts[0] = min(counts[0] + weight, max_count)
+            elif moment < interval.high:
+                counts.append(min(counts[-1] + weight, max_count))
+        row_count = len(rows)
         chunk = rows[0].part if rows else -1
         where = (chunk, records[-1].part, records[-1].place) if records else (chunk, -1, -1)
-        if found in counts:
-            return Verdict(table, key, Kind.EQUAL if len(counts) == 1 else Kind.MEANWHILE, found, 0, *where)
-        if found > max(counts):
-            kind = Kind.MISSING if records else Kind.UNPUBLISHED
-            return Verdict(table, key, kind, found, found - max(0, *counts), *where)
-        return Verdict(table, key, Kind.EXTRA, found, max(1, min(counts) - found), *where)
+        if row_count in counts:
+            return KeyResult(
+                table, key, ResultKind.EQUAL if len(counts) == 1 else ResultKind.MEANWHILE, row_count, 0, *where
+            )
+        if row_count > max(counts):
+            kind = ResultKind.MISSING if records else ResultKind.UNPUBLISHED
+            return KeyResult(table, key, kind, row_count, row_count - max(0, *counts), *where)
+        return KeyResult(table, key, ResultKind.EXTRA, row_count, max(1, min(counts) - row_count), *where)
 
 
-def _states(along: Sequence[Entry], bracket: Bracket) -> list[Entry | None]:
-    """What the row was at the bracket's low moment, and what it became until its high one; None is no row at all."""
+def _possible_states(ordered: Sequence[Entry], interval: ReadInterval) -> list[Entry | None]:
+    """The last entry of a key before the interval, and its entries within the interval; None means no record."""
     first: Entry | None = None
     later: list[Entry | None] = []
-    for entry in along:
-        if entry.moment < bracket.low and not later:
+    for entry in ordered:
+        if entry.moment < interval.low and not later:
             first = entry
-        elif entry.moment < bracket.high:
+        elif entry.moment < interval.high:
             later.append(entry)
     return [first, *later]
 
 
 MOST_DIFFERENCES = 1_000
-"""So many are looked at once more, and kept; of more than that it is not a matter of a moment."""
+"""The maximum number of differing keys that are stored. If there are more, none are compared again."""
 
 
 @dataclass
-class Judged:
-    """``kinds`` are rows by (table, kind); ``verdicts`` the first that differ."""
+class KeyResults:
+    """The sums of many results: ``kinds`` counts rows by (table, kind), ``results`` has the first differing keys."""
 
     kinds: Counter[tuple[int, str]] = field(default_factory=Counter)
-    verdicts: list[Verdict] = field(default_factory=list)
+    results: list[KeyResult] = field(default_factory=list)
     rows: Counter[int] = field(default_factory=Counter)
-    """By table how many rows of the server they are about."""
+    """Table -> the number of the server's rows that were compared."""
     differing: int = 0
-    """How many keys differ, whether they are among the ``verdicts`` or not."""
+    """The number of keys that differ, including keys that did not fit into ``results``."""
 
-    def take(self, verdict: Verdict) -> None:
-        """Count the next verdict."""
-        self.kinds[verdict.table, verdict.kind] += verdict.differing or verdict.rows
-        self.rows[verdict.table] += verdict.rows
-        if verdict.differing:
-            self.kinds[verdict.table, Kind.EQUAL] += verdict.equal_rows
+    def take(self, result: KeyResult) -> None:
+        """Add the result of one key."""
+        self.kinds[result.table, result.kind] += result.differing or result.rows
+        self.rows[result.table] += result.rows
+        if result.differing:
+            self.kinds[result.table, ResultKind.EQUAL] += result.equal_rows
             self.differing += 1
-            if len(self.verdicts) < MOST_DIFFERENCES:
-                self.verdicts.append(verdict)
+            if len(self.results) < MOST_DIFFERENCES:
+                self.results.append(result)
 
-    def add(self, other: Judged) -> None:
-        """Add what another task found."""
+    def add(self, other: KeyResults) -> None:
+        """Add the results of another task."""
         self.kinds.update(other.kinds)
         self.rows.update(other.rows)
         self.differing += other.differing
-        self.verdicts += other.verdicts[: MOST_DIFFERENCES - len(self.verdicts)]
+        self.results += other.results[: MOST_DIFFERENCES - len(self.results)]
 
 
-def judged(judge: Judge, entries: Entries) -> Judged:
-    """What became of the keys of ``entries``, which hold all that is known of each of their keys."""
-    found = Judged()
+def compare_keys(comparator: KeyComparator, entries: Entries) -> KeyResults:
+    """The summed results of all keys of ``entries``, which must have all entries of each of their keys."""
+    summary = KeyResults()
     if not len(entries):
-        return found
+        return summary
     tables = int(entries.tables.max()) + 1
     kinds, equal = np.full(tables, HAS_KEY, np.int64), np.zeros(tables, np.int64)
-    kinds[[table for table in judge.without_key if table < tables]] = IS_COUNTED
-    kinds[[table for table, _ in judge.truncates if table < tables]] = BY_ITSELF
+    kinds[[table for table in comparator.without_key if table < tables]] = IS_COUNTED
+    kinds[[table for table, _ in comparator.truncates if table < tables]] = BY_ITSELF
     order = np.lexsort((entries.places, entries.parts, entries.sides, entries.hashes)).astype(np.int64)
-    left = same_rows(
+    remaining = same_rows(
         order,
         entries.tables,
         entries.hashes,
@@ -242,22 +252,22 @@ def judged(judge: Judge, entries: Entries) -> Judged:
         entries.weights,
         entries.rows.data,
         entries.rows.ends,
-        _lows(judge.brackets, 0),
-        _lows(judge.of_tables, tables),
+        _lows(comparator.chunk_intervals, 0),
+        _lows(comparator.table_intervals, tables),
         kinds,
-        int(judge.sampled),
+        int(comparator.sampled),
         equal,
     )
     for table, rows in enumerate(equal.tolist()):
         if rows:
-            found.kinds[table, Kind.EQUAL] = found.rows[table] = rows
-    for verdict in judge.verdicts(sorted(entries.each(order[:left].tolist()))):
-        found.take(verdict)
-    return found
+            summary.kinds[table, ResultKind.EQUAL] = summary.rows[table] = rows
+    for result in comparator.results(sorted(entries.each(order[:remaining].tolist()))):
+        summary.take(result)
+    return summary
 
 
-def _lows(brackets: Mapping[int, Bracket], count: int) -> Words:
-    lows = np.full(max(count, *brackets, 0) + 1 if brackets else count + 1, UNKNOWN, np.int64)
-    for number, bracket in brackets.items():
-        lows[number] = bracket.low
+def _lows(chunk_intervals: Mapping[int, ReadInterval], count: int) -> Words:
+    lows = np.full(max(count, *chunk_intervals, 0) + 1 if chunk_intervals else count + 1, UNKNOWN, np.int64)
+    for number, interval in chunk_intervals.items():
+        lows[number] = interval.low
     return lows

@@ -1,4 +1,4 @@
-"""The records of a partition, batch by batch: no object is made of a record that nobody asks for."""
+"""Reads the records of a partition batch by batch, without an object for each record."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ from numpy.typing import NDArray
 from changefeed.errors import BadRecordError
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.records.record_batch import records_in
-from changefeed.records.record_index import RecordIndex, indexed
-from changefeed.verify.job import PartitionPiece, VerifyJob
+from changefeed.records.record_index import RecordIndex, build_index
+from changefeed.verify.job import OffsetRange, VerifyJob
 
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 Flags = NDArray[np.bool_]
-"""Something that each record is or is not."""
+"""A boolean for each record."""
 
 
-def records_of(job: VerifyJob, piece: PartitionPiece) -> Iterator[RecordIndex]:
-    """All records of ``piece``. Raises as `PartitionReader.to_end`, and BadRecordError for a batch that is none."""
-    ends = {piece.topic_partition: piece.end}
+def records_of(job: VerifyJob, offset_range: OffsetRange) -> Iterator[RecordIndex]:
+    """Yield all records of ``offset_range``, by batch.
+
+    Raises what `PartitionReader.to_end` raises, and BadRecordError for a batch that cannot be read.
+    """
+    ends = {offset_range.topic_partition: offset_range.end}
     with partition_reader(
-        job.connections.kafka, [piece.topic_partition], "to verify a topic", whole_batches=True, nearest=True
+        job.connections.kafka, [offset_range.topic_partition], "to verify a topic", stored_batches=True, nearest=True
     ) as reader:
-        for batch in reader.to_end(ends, patience_seconds=_PATIENCE_SECONDS):
-            yield _read(batch, job.source_uuid).between(piece.first, piece.end)
+        for batch in reader.to_end(ends, timeout_seconds=_TIMEOUT_SECONDS):
+            yield _read(batch, job.source_uuid).between(offset_range.first, offset_range.end)
 
 
 def _read(batch: KafkaRecord, server_uuid: str) -> RecordIndex:
     try:
-        return indexed(*records_in(batch.value or b""), server_uuid, batch.offset)
+        return build_index(*records_in(batch.value or b""), server_uuid, batch.offset)
     except ValueError as error:
         raise BadRecordError(
-            f"the record batch at offset {batch.offset} of partition {batch.partition} of {batch.topic!r} is none, "
-            f"though its checksum is right: {error}. Whoever wrote it is at fault."
+            f"expected a record batch at offset {batch.offset} of partition {batch.partition} of {batch.topic!r}, "
+            f"found bytes that cannot be read, though their checksum is correct: {error}. The fault is in the program "
+            "that wrote them."
         ) from error

@@ -1,4 +1,4 @@
-"""The plan of a comparison: what the server has to compare, and in which chunks it is read."""
+"""Plans a comparison: selects its tables, and divides them into chunks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import random
 from dataclasses import dataclass
 
 from changefeed.kafka.topics import compacted_topics
-from changefeed.model.connection import MysqlConnection
 from changefeed.model.key_range import KeyRange
 from changefeed.model.table_pattern import matches_any
-from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.connections import PipelineConnections, mysql_connection
 from changefeed.pipeline.rights import known_tables, missing_rights
 from changefeed.pipeline.topics import captured_routes
 from changefeed.settings.requests.verify import VerifyRequest
@@ -18,14 +17,14 @@ from changefeed.source.mysql.preflight import unreadable as unreadable_there
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.table_key import TableKey
 from changefeed.verify.job import CHUNK_ROWS, TableChunk, VerifyJob
-from changefeed.verify.positions import standing
+from changefeed.verify.positions import read_follower_position
 from changefeed.verify.read_rows import views_of
-from changefeed.verify.tables import JudgedTable, tables_of
+from changefeed.verify.tables import ComparedTable, select_tables
 
 
 @dataclass(frozen=True)
 class VerifyPlan:
-    """A comparison that can begin: the job, and the chunks that are read. ``chunk_count`` is how many there are."""
+    """The job of a comparison and the chunks to read. ``chunk_count`` is the number of all chunks, before sampling."""
 
     job: VerifyJob
     chunks: tuple[TableChunk, ...]
@@ -35,34 +34,35 @@ class VerifyPlan:
 def plan_verify(
     connections: PipelineConnections, request: VerifyRequest, *, chunk_rows: int = CHUNK_ROWS
 ) -> VerifyPlan:
-    """Which tables and chunks are compared. Reads keys of the server, and nothing else of its rows.
+    """Return the tables and chunks to compare. Reads only the keys of rows.
 
-    Raises SettingsError where no table matches, and for a follower that follows another pipeline or none.
+    Raises SettingsError if no table matches, or if the follower does not follow this pipeline.
     """
     pipeline, kafka = connections.pipeline, connections.kafka
     server = connections.mysql
     if request.follower:
-        server = MysqlConnection.from_uri(connections.lookup(request.follower), connections.patience)
-    with connections.session() as session, Session(server) as compared:
-        source_uuid, begun = source.server_uuid(session), source.head(session).coordinates
+        server = mysql_connection(request.follower, connections.lookup, connections.answer_limits)
+    with connections.session() as session, Session(server) as server_session:
+        source_uuid, start = source.server_uuid(session), source.head(session).coordinates
         routes = captured_routes(pipeline, session, sequences=False)
         unreadable = missing_rights(connections, session, known_tables(connections), request.tables)
         names: set[tuple[str, str]] = set()
         if request.follower:
-            stands = standing(compared, pipeline.name)
-            source_uuid, begun = stands.server_uuid, stands.coordinates
-            routes = {name: route for name, route in routes.items() if stands.follows(name[0])}
-            its = captured_routes(pipeline, compared, sequences=False)
-            names = {name for name in {*routes, *its} if stands.follows(name[0]) and _is_asked(request, *name)}
-            unreadable |= {".".join(name): reason for name, reason in unreadable_there(compared, routes).items()}
+            position = read_follower_position(server_session, pipeline.name)
+            source_uuid, start = position.server_uuid, position.coordinates
+            routes = {name: route for name, route in routes.items() if position.follows(name[0])}
+            # These routes include sequences.
+            defined = {*captured_routes(pipeline, session), *captured_routes(pipeline, server_session)}
+            names = {name for name in defined if position.follows(name[0]) and _is_asked(request, *name)}
+            unreadable |= {".".join(name): reason for name, reason in unreadable_there(server_session, routes).items()}
         compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
-        tables = tables_of(pipeline, routes, compared, request.tables, compacted, unreadable)
+        tables = select_tables(pipeline, routes, server_session, request.tables, compacted, unreadable, names)
         log = connections.commit_log()
-        views = views_of(log.read_all() if log.exists() else {}, pipeline.name, tables.judged, begun)
-        uuid = source.server_uuid(compared)
+        views = views_of(log.read_all() if log.exists() else {}, pipeline.name, tables.compared, start)
+        uuid = source.server_uuid(server_session)
         chunks: list[TableChunk] = []
-        for table in tables.judged:
-            chunks += _chunks(compared, table, len(chunks), chunk_rows)
+        for table in tables.compared:
+            chunks += _chunks(server_session, table, len(chunks), chunk_rows)
     count = len(chunks)
     if request.sample_percent < 100:
         chunks = random.sample(chunks, max(1, count * request.sample_percent // 100)) if chunks else []
@@ -72,7 +72,7 @@ def plan_verify(
         server,
         uuid,
         source_uuid,
-        str(begun),
+        str(start),
         request.follower or "",
         sampled=len(chunks) < count,
         views=views,
@@ -87,9 +87,12 @@ def _is_asked(request: VerifyRequest, database: str, table: str) -> bool:
     return not request.tables or matches_any(tuple(request.tables), database, table)
 
 
-def _chunks(session: Session, table: JudgedTable, first: int, rows: int) -> list[TableChunk]:
-    """Ranges of the primary key, each of about ``rows`` rows; a table without one is read in a single SELECT, as are
-    rows that are counted: each of their chunks has a moment of its own, and the same row may be in several."""
+def _chunks(session: Session, table: ComparedTable, first: int, rows: int) -> list[TableChunk]:
+    """Ranges of the primary key with about ``rows`` rows each.
+
+    A table without a primary key, or whose rows are counted, is read by one SELECT. Chunks of it would be read at
+    different moments, so a row could be in several of them.
+    """
     key = None if table.without_key else TableKey.of(table.schema)
     if key is None or not key.is_walked:
         return [TableChunk(first, table.number)]

@@ -1,4 +1,4 @@
-"""How far the topics of a pipeline, its source and a follower are."""
+"""Reads the positions of a pipeline's topics, its source and a follower."""
 
 from __future__ import annotations
 
@@ -12,58 +12,63 @@ import orjson
 from changefeed.errors import SettingsError, SourceUnavailableError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.windows import settled_state
+from changefeed.pipeline.windows import last_stable_state
 from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import head
 
-Published = Callable[[BinlogCoordinates], None]
-"""Returns when the topics have all changes before some coordinates of the source."""
+WaitUntilPublished = Callable[[BinlogCoordinates], None]
+"""A function that waits until the topics have all changes before the coordinates of the source that it gets."""
 
-_STANDING = (
+_POSITION = (
     "SELECT server_uuid, coordinates, databases_followed FROM `changefeed`.`followed` "
     "WHERE pipeline = CONVERT(%s USING utf8mb4) COLLATE utf8mb4_bin"
 )
-_THERE = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'changefeed' AND table_name = 'followed'"
+_TABLE_EXISTS = (
+    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'changefeed' AND table_name = 'followed'"
+)
 
 
 @dataclass(frozen=True)
-class Standing:
-    """All changes of the source ``server_uuid`` before ``coordinates`` are applied; of ``databases``, or of all."""
+class FollowerPosition:
+    """A follower's position: it has applied all changes of source ``server_uuid`` before ``coordinates``.
+
+    ``databases`` are the databases that it follows; () for all.
+    """
 
     server_uuid: str
     coordinates: BinlogCoordinates
     databases: tuple[str, ...]
 
     def follows(self, database: str) -> bool:
-        """Whether the database's changes are applied."""
+        """Whether the follower applies changes of the database."""
         return not self.databases or database in self.databases
 
 
-def standing(session: Session, pipeline: str) -> Standing:
-    """Where the follower at ``session`` stands; raises SettingsError where it follows no pipeline of that name."""
-    (there,) = session.row(_THERE)
-    rows = session.rows(_STANDING, pipeline) if there else []
+def read_follower_position(session: Session, pipeline: str) -> FollowerPosition:
+    """The position of the follower at ``session``. Raises SettingsError if it does not follow ``pipeline``."""
+    (there,) = session.row(_TABLE_EXISTS)
+    rows = session.rows(_POSITION, pipeline) if there else []
     if not rows:
         raise SettingsError(
-            f"the server at {session.connection.host}:{session.connection.port} is no follower of pipeline "
-            f"{pipeline!r}: wanted its position in the table changefeed.followed, which `changefeed replicate "
-            f"{pipeline}` makes"
+            f"expected the position of pipeline {pipeline!r} in table changefeed.followed of the server at "
+            f"{session.connection.host}:{session.connection.port}, found none: the server does not follow this "
+            f"pipeline. Run `changefeed replicate {pipeline}` first."
         )
     uuid, coordinates, databases = rows[0]
-    return Standing(str(uuid), BinlogCoordinates.parse(str(coordinates)), tuple(orjson.loads(databases)))
+    return FollowerPosition(str(uuid), BinlogCoordinates.parse(str(coordinates)), tuple(orjson.loads(databases)))
 
 
 class Positions(Protocol):
-    """Where along the source's binlog a server stands."""
+    """Reads a server's position in the source's binlog."""
 
     def now(self, session: Session) -> BinlogCoordinates:
-        """All changes before it are seen by a SELECT that begins now, at the latest SETTLING_SECONDS later."""
+        """The current position. A SELECT that begins VISIBILITY_SECONDS later sees all changes before this position."""
         ...
 
 
 class SourcePositions:
-    """The source's own: the head of its binlog."""
+    """`Positions` of the source: the head of its binlog."""
 
     def now(self, session: Session) -> BinlogCoordinates:
         """The head."""
@@ -77,54 +82,56 @@ class FollowerPositions:
         self._pipeline = pipeline
 
     def now(self, session: Session) -> BinlogCoordinates:
-        """How far it has come."""
-        return standing(session, self._pipeline).coordinates
+        """The position up to which the follower has applied changes."""
+        return read_follower_position(session, self._pipeline).coordinates
 
 
 _LOOK_SECONDS = 2.0
 
 
-def published_up_to(connections: PipelineConnections) -> BinlogCoordinates | None:
-    """Where the last sealed window of the pipeline ends, or a later seek led to: the topics have all changes before it,
-    or get none of them any more. None without either."""
-    state = settled_state(connections)
+def read_published_end(connections: PipelineConnections) -> BinlogCoordinates | None:
+    """The end of the pipeline's last sealed window, or the target of a later seek; None if there is neither.
+
+    The topics have all changes before it, except changes that a seek skipped.
+    """
+    state = last_stable_state(connections)
     last = max(state.seals, default=0)
     at = state.seals[last].window.head if last else None
-    if (sought := max(state.seeks, default=0)) > last:
-        to = BinlogCoordinates.parse(state.seeks[sought].to)
+    if (seek_window := max(state.seeks, default=0)) > last:
+        to = BinlogCoordinates.parse(state.seeks[seek_window].to)
         return to if at is None or at.base != to.base else max(at, to)
     return at
 
 
 def check_has_run(connections: PipelineConnections) -> None:
-    """Raises SettingsError where the pipeline has published nothing yet: there is nothing to compare."""
-    if published_up_to(connections) is None:
+    """Raises SettingsError if the pipeline has published nothing yet."""
+    if read_published_end(connections) is None:
         name = connections.pipeline.name
         raise SettingsError(
-            f"pipeline {name!r} has sealed no window yet, so that its topics have nothing to compare: run it first "
-            f"(`changefeed run {name}`, or its DAG), or have `changefeed verify {name} --run` do so"
+            f"pipeline {name!r} has sealed no window yet, so its topics have nothing to compare. Run it first "
+            f"(`changefeed run {name}`, or its DAG), or use `changefeed verify {name} --run`"
         )
 
 
-def wait_for_runs(connections: PipelineConnections, seconds: float = WAIT_SECONDS) -> Published:
-    """Waits until a run of the pipeline has sealed a window that ends behind the coordinates.
+def wait_for_runs(connections: PipelineConnections, seconds: float = WAIT_SECONDS) -> WaitUntilPublished:
+    """A function that waits until a run of the pipeline has sealed a window up to the coordinates that it gets.
 
-    It raises SourceUnavailableError after ``seconds``: the pipeline's runs are not its own to start.
+    The function raises SourceUnavailableError after ``seconds``. It does not start a run itself.
     """
 
     def wait(until: BinlogCoordinates) -> None:
         deadline = time.monotonic() + seconds
         while True:
-            at = published_up_to(connections)
+            at = read_published_end(connections)
             if at is not None and at.base == until.base and at >= until:
                 return
             if time.monotonic() > deadline:
                 name, so_far = connections.pipeline.name, f"up to {at}" if at else "nothing"
                 raise SourceUnavailableError(
-                    f"rows were read of the source up to {until}, and pipeline {name!r} has published {so_far}: in "
-                    f"{seconds:g} seconds no run of it came so far, and before that they cannot be compared. Is its "
-                    "ingest DAG paused, or does it fail? Run the pipeline and verify again; "
-                    f"`changefeed verify {name} --run` runs it itself."
+                    f"expected pipeline {name!r} to publish up to {until}, up to where rows of the source were read; "
+                    f"after {seconds:g} seconds it has published {so_far}. Without the rest the rows cannot be "
+                    "compared. Check whether its ingest DAG is paused or fails, run the pipeline and verify again; "
+                    f"`changefeed verify {name} --run` runs the pipeline itself."
                 )
             time.sleep(_LOOK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""When along the source's binlog the records of a partition were changes, and whether any of them is out of order."""
+"""Computes the moments of a partition's records in the source's binlog, and whether a record may be out of order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ Order = tuple[int, int, int]
 
 @dataclass
 class RecordMoments:
-    """Fed a partition's records, in its order. ``stream`` is the source's UUID and the base name of its binlog.
+    """Computes the moments of a partition's records, in offset order.
 
-    Rows that were read by a SELECT have the moment of the change before them in their partition, and the number of
-    their chunk, which is 0 for those of another server. ``is_doubtful`` where
-    a record does not stand behind all earlier ones of its stream: `RecordOrder` has to look at them one by one.
+    - ``stream``: the source's UUID and the base name of its binlog.
+    - A row that a SELECT read has the moment of the previous change in its partition. It also has the number of its
+      chunk, which is 0 for a row of another server.
+    - ``is_doubtful``: whether the id of a record does not come after all earlier ids of its stream. If it is true,
+      `RecordOrder` must check the records one by one.
     """
 
     stream: tuple[str, str]
@@ -33,11 +35,11 @@ class RecordMoments:
     _last: dict[tuple[str, str], Order] = field(default_factory=dict)
 
     def take(self, records: RecordIndex) -> tuple[Words, Flags, Words]:
-        """The moments of the next records, whether each has an id of changefeed's, and its chunk or NOT_READ."""
+        """For each of the next records: its moment, whether it has an id of changefeed, and its chunk or NOT_READ."""
         moments, known = np.empty(len(records), np.int64), np.zeros(len(records), np.bool_)
         chunks = np.full(len(records), NOT_READ, np.int64)
         starts = np.flatnonzero(records.column(kernel.IS_NEW) != 0)
-        if len(records) and (not len(starts) or starts[0] != 0):  # records before the first were cut off
+        if len(records) and (not len(starts) or starts[0] != 0):  # records before the range were cut off
             starts = np.concatenate([np.zeros(1, np.int64), starts])
         for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
             self._take_run(records, int(start), int(end), moments, known, chunks)
@@ -46,7 +48,7 @@ class RecordMoments:
     def _take_run(
         self, records: RecordIndex, start: int, end: int, moments: Words, known: Flags, chunks: Words
     ) -> None:
-        """Records whose ids are the same up to the position, or a single one whose id has another form."""
+        """Take records whose ids differ only in the position, or a single record whose id has another form."""
         event = EventId.parse(records.event_id(start))
         known[start:end] = event is not None
         moments[start:end] = self.moment

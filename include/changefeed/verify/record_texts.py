@@ -1,4 +1,4 @@
-"""Records that need not be read one by one: their rows are compared by their bytes, where the format finds them."""
+"""Creates the entries of many records at once from the bytes of their rows, if the format can find these bytes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from changefeed.records import index_kernel as kernel
 from changefeed.records.record_index import RecordIndex
 from changefeed.verify.entries import Entries, Side
 from changefeed.verify.partition_records import Flags
-from changefeed.verify.read_rows import NOT_READ, TableView, place
+from changefeed.verify.read_rows import NOT_READ, SnapshotView, place
 from changefeed.verify.row_checksums import CHECKSUM_BYTES
 from changefeed.verify.row_digests import row_digests
 from changefeed.verify.strings import Strings
-from changefeed.verify.tables import JudgedTable
+from changefeed.verify.tables import ComparedTable
 
 _ROW_OPS = np.frombuffer(b"curd", np.uint8).astype(np.int64)
 _WITH_BEFORE = np.frombuffer(b"ud", np.uint8).astype(np.int64)
@@ -24,10 +24,10 @@ _NONE = -1
 
 
 class RecordTexts:
-    """Of partition ``partition`` of a topic that holds records of ``tables``."""
+    """Creates entries from the text of records in ``partition`` of a topic with ``tables``."""
 
     def __init__(
-        self, reader: RecordReader, tables: Sequence[JudgedTable], partition: int, views: Mapping[int, TableView]
+        self, reader: RecordReader, tables: Sequence[ComparedTable], partition: int, views: Mapping[int, SnapshotView]
     ) -> None:
         self._partition, self._views = partition, views
         self._find = None if reader.finder is None else reader.finder([table.schema for table in tables])
@@ -38,7 +38,7 @@ class RecordTexts:
         self._only = 0 if len(tables) == 1 else _NONE
 
     def entries(self, records: RecordIndex, moments: Words, known: Flags, chunks: Words) -> tuple[list[Entries], Flags]:
-        """What records say, and of which that is all: each other has to be read by itself."""
+        """The entries of records, and a flag for each record: whether it is done. The caller reads the others."""
         if self._find is None or not self._is_text.any():
             return [], np.zeros(len(records), np.bool_)
         value = records.column(kernel.VALUE)
@@ -50,18 +50,18 @@ class RecordTexts:
         is_counted &= ~np.isin(found.ops, _WITH_BEFORE) | (found.before[:, 0] >= 0)
         is_counted &= ~self._needs_view[table] | (chunks == NOT_READ)
         moments, says = place(self._views, self._numbers[table], moments, chunks)
-        made = []
+        entries = []
         if has_key.any():
             which = np.flatnonzero(has_key)
             keys = Strings.parts(records.data, records.column(kernel.KEY)[which], records.column(kernel.KEY_END)[which])
-            made.append(self._of(records, moments, table, found.after, which, 1, keys))
+            entries.append(self._make_entries(records, moments, table, found.after, which, 1, keys))
         for image, weight in ((found.before, -1), (found.after, 1)):
             which = np.flatnonzero(is_counted & says & (image[:, 0] >= 0))
             if len(which):
-                made.append(self._of(records, moments, table, image, which, weight))
-        return made, has_key | is_counted
+                entries.append(self._make_entries(records, moments, table, image, which, weight))
+        return entries, has_key | is_counted
 
-    def _of(
+    def _make_entries(
         self,
         records: RecordIndex,
         moments: Words,
@@ -71,8 +71,10 @@ class RecordTexts:
         weight: int,
         keys: Strings | None = None,
     ) -> Entries:
-        """An entry for the row at ``image`` of each of the records ``which``; by its values where there are no
-        ``keys``."""
+        """An entry for the row at ``image`` of each record of ``which``.
+
+        Without ``keys``, the checksum of a row's values is its key.
+        """
         starts, ends = image[which].T
         rows = row_digests(records.data, starts, ends)
         return Entries.of_columns(
@@ -88,7 +90,7 @@ class RecordTexts:
 
 
 def _has_plain_key(records: RecordIndex) -> Flags:
-    """Whether each record has a key, and no schema around it."""
+    """A flag for each record: whether it has a key that is not in a schema envelope."""
     start = records.column(kernel.KEY)
     has_key = start >= 0
     is_long = records.column(kernel.KEY_END) - start > len(SCHEMA_KEY)

@@ -1,4 +1,4 @@
-"""The account of a comparison: what was compared, what differs, what was not judged, and what that makes."""
+"""The report of a comparison: its outcome, and for each table the rows that are equal, differ or were not compared."""
 
 from __future__ import annotations
 
@@ -11,36 +11,42 @@ from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import VerifyRecord
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.verify.follower_definitions import Difference
-from changefeed.verify.key_comparison import DIFFERENCES, Kind, Verdict
+from changefeed.verify.key_comparison import DIFFERENCES, KeyResult, ResultKind
 
 Outcome = Literal["equal", "differs", "incomplete"]
-"""``equal``: all rows of all tables were compared, and are. ``differs``: some are not. ``incomplete``: none was found
-that differs, and not all could be judged."""
+"""The outcome of a comparison.
+
+- ``equal``: all rows of all tables were compared and are equal.
+- ``differs``: a row or a table definition differs, or a record is faulty.
+- ``incomplete``: no difference was found, but not all rows were compared.
+"""
 
 STREAM_FAULTS = {
-    "repeated": "stand there twice",
-    "disordered": "stand behind later changes",
+    "repeated": "are in the topic twice",
+    "disordered": "are after later changes",
     "foreign": "cannot be read as records of this pipeline",
-    "unchained": "do not go on from the record of their key before them",
+    "unchained": "do not continue the record before them of their key",
     "malformed": "have images, a key or source fields that do not fit",
     "misplaced": "are in another partition than that of their key",
 }
-"""What is the matter with records, whatever the rows are that they make."""
+"""The faults of records. A record may be faulty even if the topic and the server have equal rows."""
 
 _WORDS = {
-    Kind.CHANGED: "have other values",
-    Kind.MISSING: "are missing in the topic",
-    Kind.UNPUBLISHED: "were never published",
-    Kind.EXTRA: "are in the topic only",
+    ResultKind.CHANGED: "have other values",
+    ResultKind.MISSING: "are missing in the topic",
+    ResultKind.UNPUBLISHED: "were never published",
+    ResultKind.EXTRA: "are in the topic only",
 }
 
 
 @dataclass
 class TableAccount:
-    """One table: ``kinds`` are rows by what became of them. ``reasons`` say why not all of it was judged.
+    """The results of one table.
 
-    ``left_out`` is how many rows were not judged. ``definition`` is what a follower's definition has otherwise than the
-    source's; ``notes`` are for people, and change no outcome.
+    - ``kinds``: the number of rows by result; ``faults``: the number of records by fault.
+    - ``left_out``: the number of rows that were not compared; ``reasons`` says why.
+    - ``definition``: the differences between the table definitions of the follower and the source.
+    - ``notes``: facts that do not change the outcome.
     """
 
     name: str
@@ -56,48 +62,48 @@ class TableAccount:
 
     @property
     def differing(self) -> int:
-        """How many rows differ."""
+        """The number of rows that differ."""
         return sum(self.kinds[kind] for kind in DIFFERENCES)
 
     @property
-    def compared(self) -> int:
-        """How many rows of the server were compared and are equal."""
-        return self.kinds[Kind.EQUAL] + self.kinds[Kind.MEANWHILE] + self.kinds[Kind.IN_PART]
+    def equal_rows(self) -> int:
+        """The number of the server's rows that were compared and are equal."""
+        return self.kinds[ResultKind.EQUAL] + self.kinds[ResultKind.MEANWHILE] + self.kinds[ResultKind.IN_PART]
 
     @property
     def outcome(self) -> Outcome:
-        """Of this table."""
+        """The outcome of this table."""
         if self.differing or self.faults.total() or self.definition:
             return "differs"
         return "incomplete" if self.reasons or self.left_out else "equal"
 
     def lines(self) -> Iterator[str]:
-        """What is to be said of it, for people."""
+        """Yield the lines of the table in the summary."""
         for kind, words in _WORDS.items():
             if count := self.kinds[kind]:
                 yield f"{count:,} rows {words}"
         for fault, words in STREAM_FAULTS.items():
             if count := self.faults[fault]:
                 yield f"{count:,} records {words}"
-        if count := self.kinds[Kind.MEANWHILE]:
-            yield f"{count:,} rows changed while they were read, and were one of what they were meanwhile"
-        if count := self.kinds[Kind.IN_PART]:
-            yield f"{count:,} rows were compared in the columns that their records have"
+        if count := self.kinds[ResultKind.MEANWHILE]:
+            yield f"{count:,} rows changed while they were read, and are equal to a row of that time"
+        if count := self.kinds[ResultKind.IN_PART]:
+            yield f"{count:,} rows were compared only in the columns that their records have"
         if self.left_out:
-            yield f"{self.left_out:,} rows were not judged"
+            yield f"{self.left_out:,} rows were not compared"
         yield from map(str, self.definition)
         yield from self.reasons
         yield from self.notes
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The account as JSON values."""
         return {
             "table": self.name,
             "topic": self.topic,
             "outcome": self.outcome,
             "rows": self.rows,
             "records": self.records,
-            "compared": self.compared,
+            "compared": self.equal_rows,
             "kinds": {kind: count for kind, count in sorted(self.kinds.items()) if count},
             "faults": {fault: count for fault, count in sorted(self.faults.items()) if count},
             "left_out": self.left_out,
@@ -109,10 +115,10 @@ class TableAccount:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """A comparison of one server with the topics.
+    """The report of a comparison of one server with the topics.
 
-    The rows of the server were read between ``low`` and ``high`` of the source's binlog, FILE:POSITION. ``follower`` is
-    the connection id of the follower whose rows they are, '' for the source's own.
+    The rows of the server were read between positions ``low`` and ``high`` of the source's binlog, FILE:POSITION.
+    ``follower`` is the connection id of the follower that was read; '' for the source.
     """
 
     pipeline: str
@@ -124,15 +130,15 @@ class VerifyReport:
     finished_at_ms: int
     rounds: int = 1
     run: str = ""
-    """The run of the DAG that made it; '' for the command's."""
+    """The id of the DAG run; '' for a comparison by the command."""
     sampled: bool = False
-    """Whether only some chunks of the server were read."""
-    verdicts: tuple[Verdict, ...] = field(default=(), compare=False)
-    """The first of those that differ; they are not kept."""
+    """Whether only a sample of the chunks was read."""
+    results: tuple[KeyResult, ...] = field(default=(), compare=False)
+    """The first results that differ; they are not stored."""
 
     @property
     def outcome(self) -> Outcome:
-        """Of all tables."""
+        """The outcome of all tables."""
         outcomes = {table.outcome for table in self.tables}
         if "differs" in outcomes:
             return "differs"
@@ -140,21 +146,21 @@ class VerifyReport:
 
     @property
     def rows(self) -> int:
-        """How many rows of the server were read."""
+        """The number of the server's rows that were read."""
         return sum(table.rows for table in self.tables)
 
     @property
-    def compared(self) -> int:
-        """How many of them are equal."""
-        return sum(table.compared for table in self.tables)
+    def equal_rows(self) -> int:
+        """The number of the server's rows that are equal."""
+        return sum(table.equal_rows for table in self.tables)
 
     @property
     def differing(self) -> int:
-        """How many rows differ, and parts of definitions, and records are not as they should be."""
+        """The number of differing rows, faulty records and differences of table definitions."""
         return sum(table.differing + table.faults.total() + len(table.definition) for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, without a row's."""
+        """The report as JSON values. They contain no values of rows."""
         return {
             "pipeline": self.pipeline,
             "follower": self.follower,
@@ -162,7 +168,7 @@ class VerifyReport:
             "low": self.low,
             "high": self.high,
             "rows": self.rows,
-            "compared": self.compared,
+            "compared": self.equal_rows,
             "differing": self.differing,
             "rounds": self.rounds,
             "run": self.run,
@@ -174,13 +180,13 @@ class VerifyReport:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_json` made."""
+        """The report from values that `to_json` returned."""
         return cls(
             str(values["pipeline"]),
             str(values["follower"]),
             str(values["low"]),
             str(values["high"]),
-            tuple(map(_table_of, values["tables"])),
+            tuple(map(_account_from_json, values["tables"])),
             float(values["seconds"]),
             int(values["finished_at_ms"]),
             int(values["rounds"]),
@@ -190,23 +196,23 @@ class VerifyReport:
 
 
 def summary(report: VerifyReport) -> list[str]:
-    """A line on the whole, and those of tables of which there is something to say."""
+    """The lines of a summary: one line for the comparison, then the lines of each table."""
     whose = f"follower {report.follower}" if report.follower else "source"
     words = {
         "equal": f"the topics have what the {whose} has",
         "differs": f"the topics differ from the {whose}",
-        "incomplete": f"no difference between the topics and the {whose} was found, but not all could be judged",
+        "incomplete": f"no difference between the topics and the {whose} was found, but not all rows could be compared",
     }
     lines = [
         f"{report.pipeline}: {report.outcome}: {words[report.outcome]}, between {report.low} and {report.high}: "
-        f"{report.compared:,} rows of {len(report.tables):,} tables are equal"
+        f"{report.equal_rows:,} rows of {len(report.tables):,} tables are equal"
     ]
     if report.sampled:
         lines.append(f"{report.pipeline}: only a sample of the chunks was read")
     return lines + [f"{table.name}: {line}" for table in report.tables for line in table.lines()]
 
 
-def _table_of(values: dict[str, Any]) -> TableAccount:
+def _account_from_json(values: dict[str, Any]) -> TableAccount:
     return TableAccount(
         values["table"],
         values["topic"],
@@ -216,26 +222,25 @@ def _table_of(values: dict[str, Any]) -> TableAccount:
         Counter(values["faults"]),
         values["left_out"],
         list(values["reasons"]),
-        [
-            Difference(**difference) for difference in values.get("definition", ())
-        ],  # reports of earlier releases have none
+        # Reports of earlier releases have neither definition nor notes.
+        [Difference(**difference) for difference in values.get("definition", ())],
         list(values.get("notes", ())),
     )
 
 
-def first_of(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
-    """The first of each table."""
+def first_results(results: Sequence[KeyResult], most: int) -> list[KeyResult]:
+    """The first ``most`` results of each table."""
     counts: Counter[int] = Counter()
     first = []
-    for verdict in sorted(verdicts, key=lambda verdict: (verdict.table, verdict.key)):
-        counts[verdict.table] += 1
-        if counts[verdict.table] <= most:
-            first.append(verdict)
+    for result in sorted(results, key=lambda result: (result.table, result.key)):
+        counts[result.table] += 1
+        if counts[result.table] <= most:
+            first.append(result)
     return first
 
 
-def keep_report(connections: PipelineConnections, report: VerifyReport) -> None:
-    """Write ``report`` to the commit log, in place of the last one of the same server. It holds no row's values."""
+def store_report(connections: PipelineConnections, report: VerifyReport) -> None:
+    """Write ``report`` to the commit log, where it replaces the last report of the same server."""
     connections.commit_log().note(VerifyRecord(report.follower, report.to_json()))
 
 

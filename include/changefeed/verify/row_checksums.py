@@ -8,7 +8,7 @@ from changefeed.native.checksum import (
     OTHER_SEED,
     SEED,
     first_checksum,
-    mixed,
+    mix,
     other_checksum,
 )
 from changefeed.native.compiled import entry
@@ -20,24 +20,27 @@ from changefeed.native.span import length, span
 CHECKSUM_BYTES = 16
 CELL_BYTES = 8
 _NOT_SENT = np.frombuffer(b'"__debezium_unavailable_value"', np.uint8).copy()
-"""Debezium's word for a value that the binlog does not hold (binlog_row_image NOBLOB)."""
+"""Debezium's placeholder for a value that the binlog does not have (binlog_row_image NOBLOB)."""
 
 
 @entry("void(uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
 def key_checksums(data: Bytes, starts: Words, ends: Words, seeds: Words, out: Words) -> None:
-    """Put into ``out`` a word of each ``data[start:end]`` and its seed."""
+    """Write to ``out`` the checksum of each ``data[start:end]`` with its seed."""
     data, starts, ends, seeds, out = span(data), span(starts), span(ends), span(seeds), span(out)
     for row in range(length(out)):
-        out[row] = mixed(first_checksum(data, starts[row], ends[row], int(seeds[row])))
+        out[row] = mix(first_checksum(data, starts[row], ends[row], int(seeds[row])))
 
 
 @entry("int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1])")
 def row_checksums(data: Bytes, starts: Words, ends: Words, out: Bytes, out_ends: Words) -> int:
-    """Write to ``out`` the checksum of each ``data[start:end]``; nothing for a start below 0.
+    """Write to ``out`` the checksums of each row ``data[start:end]``; nothing for a start below 0.
 
-    Of a row: CHECKSUM_BYTES of the values that are not null and their columns, in whatever order they come, then of
-    each column CELL_BYTES: of its name, and of its value. ``out`` has to have CHECKSUM_BYTES for each row, and twice
-    the bytes of all. Returns 0, or -1 - n where row n is no object.
+    The checksums of a row are:
+    1. CHECKSUM_BYTES for all columns whose values are not null; the order of the columns does not matter.
+    2. CELL_BYTES for each column: a checksum of its name and a checksum of its value.
+
+    The size of ``out`` must be CHECKSUM_BYTES for each row, plus twice the bytes of all rows. Returns 0, or -1 - n if
+    row n is not a JSON object.
     """
     data, starts, ends, out, out_ends = span(data), span(starts), span(ends), span(out), span(out_ends)
     at = 0
@@ -63,11 +66,11 @@ def row_checksums(data: Bytes, starts: Words, ends: Words, out: Bytes, out_ends:
                     name = first_checksum(data, here, value, SEED)
                     cell = first_checksum(data, value, stop, name)
                     if not is_null(data, value, stop):
-                        first = wrap(first + mixed(cell))
+                        first = wrap(first + mix(cell))
                         name_too = other_checksum(data, here, value, OTHER_SEED)
-                        other = wrap(other + mixed(other_checksum(data, value, stop, name_too)))
-                    put32(out, at, mixed(name))
-                    put32(out, at + 4, mixed(cell))
+                        other = wrap(other + mix(other_checksum(data, value, stop, name_too)))
+                    put32(out, at, mix(name))
+                    put32(out, at + 4, mix(cell))
                     at += CELL_BYTES
                 here = next_member(data, stop, end)
             if here < 0:

@@ -1,4 +1,4 @@
-"""Checksums of rows by the text that a record has of them, of one row or of many."""
+"""Computes the digests of rows from their JSON text, for one row or many."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from changefeed.verify.row_checksums import CELL_BYTES, CHECKSUM_BYTES, row_chec
 from changefeed.verify.strings import Strings
 
 Row = Mapping[str, Any]
-"""Column name -> value, as the record's JSON has it."""
+"""Column name -> value, as in the record's JSON."""
 
 
 def row_digests(data: Bytes, starts: Words, ends: Words) -> Strings:
-    """The digest of each row ``data[start:end]``, a JSON object; an empty one for a start below 0.
+    """The digest of each row ``data[start:end]``, a JSON object; an empty digest for a start below 0.
 
-    A digest is a checksum of the row's values that are not NULL and their columns, then one of 32 bits for the name and
-    the value of each column. So a row that was published before its table got a column still has the checksum of the
-    row as it is now where that column is NULL, and can be compared in the columns that it has where it is not.
+    A digest is a checksum of all columns whose values are not NULL, then for each column a 32-bit checksum of its name
+    and one of its value. If a column is added after a row was published, the first checksum changes only if the
+    column's value is not NULL. If it changes, only the columns of the row's record are compared.
 
-    Raises ValueError for what is no JSON object.
+    Raises ValueError if a row is not a JSON object.
     """
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     sizes = np.where(starts < 0, 0, ends - starts)
     out = np.empty(CHECKSUM_BYTES * len(starts) + 2 * int(sizes.sum()), np.uint8)
     out_ends = np.empty(len(starts), np.int64)
     if row_checksums(data, starts, ends, out, out_ends) < 0:
-        raise ValueError("a row is no JSON object")
+        raise ValueError("a row is not a JSON object")
     return Strings(out[: int(out_ends[-1]) if len(out_ends) else 0], out_ends)
 
 
 def row_digest(row: Row) -> bytes:
-    """The digest of one row, by the text that orjson has for its values."""
+    """The digest of one row, whose values orjson encodes."""
     text = row_text(row)
     data = np.frombuffer(bytearray(text), np.uint8)
     return row_digests(data, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0]
 
 
 def row_text(row: Row) -> bytes:
-    """The text of a row whose digest is that of its values."""
+    """The row as JSON text. The keys of nested values are sorted, so that equal rows have equal texts."""
     flat = {name: _text(value) if isinstance(value, dict | list) else value for name, value in row.items()}
     return orjson.dumps(flat)
 
@@ -52,19 +52,19 @@ def _text(value: Any) -> str:
 
 
 def is_same(one: bytes, other: bytes) -> bool:
-    """Whether two digests are of the same values."""
+    """Whether two digests are of rows with the same values."""
     return one[:CHECKSUM_BYTES] == other[:CHECKSUM_BYTES]
 
 
 def is_same_in_part(one: bytes, other: bytes) -> bool:
-    """Whether two digests are of rows with other columns, that have the same values in those that both have."""
+    """Whether two digests are of rows with different columns and the same values in their common columns."""
     mine, its = dict(_cells(one)), dict(_cells(other))
     both = mine.keys() & its.keys()
     return mine.keys() != its.keys() and bool(both) and all(mine[name] == its[name] for name in both)
 
 
 def contradicts(one: bytes, other: bytes) -> bool:
-    """Whether two digests are of rows with other values in a column that both have."""
+    """Whether two digests are of rows with different values in a common column."""
     if is_same(one, other):
         return False
     mine, its = dict(_cells(one)), dict(_cells(other))
@@ -72,7 +72,7 @@ def contradicts(one: bytes, other: bytes) -> bool:
 
 
 def values_key(digest: bytes) -> bytes:
-    """What tells rows of a table without a key apart: their values."""
+    """The checksum of all values, which is the key of a row in a table without a key."""
     return digest[:CHECKSUM_BYTES]
 
 

@@ -1,6 +1,6 @@
-"""Of entries of two sides that were sorted by key: the keys of which both sides beyond doubt say the same.
+"""Finds the keys whose rows are certainly equal, among entries that are sorted by key.
 
-What is the least bit unusual is left to who takes the entries of a key one by one.
+The caller compares the entries of all other keys one by one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from changefeed.native.span import length, span
 from changefeed.verify.row_checksums import CHECKSUM_BYTES
 
 HAS_KEY, IS_COUNTED, BY_ITSELF = 0, 1, 2
-"""Of a table: its rows are told apart by their keys; they are counted by their values; it was emptied on the way."""
+"""Kinds of tables: keys identify rows; equal rows are counted; the topic has a TRUNCATE, so each key is left to the
+caller."""
 UNKNOWN = -2
-"""In place of a moment: there is none."""
+"""The value of a moment that is not known."""
 
 _SERVER = 0
 
 
 @inline
 def _have_equal(data: Bytes, ends: Words, one: int, other: int, most: int) -> bool:
-    """Whether two byte strings are equal, or their first ``most`` bytes."""
+    """Whether the first ``most`` bytes of two byte strings are equal."""
     start = ends[one - 1] if one > 0 else 0
     other_start = ends[other - 1] if other > 0 else 0
     size = min(ends[one] - start, most)
@@ -32,8 +33,10 @@ def _have_equal(data: Bytes, ends: Words, one: int, other: int, most: int) -> bo
 def _is_plain(
     order: Words, first: int, last: int, sides: Words, parts: Words, moments: Words, lows: Words, low: int
 ) -> int:
-    """The number of rows of the server, which come first; -1 where records changed the key since it was read, or stand
-    in several partitions."""
+    """The number of the server's rows of a key, which come first.
+
+    It is -1 if a record may have changed the key after it was read, or if its records are in several partitions.
+    """
     rows = 0
     while first + rows < last and sides[order[first + rows]] == _SERVER:
         rows += 1
@@ -70,11 +73,12 @@ def same_rows(
     is_sampled: int,
     equal: Words,
 ) -> int:
-    """Count in ``equal`` the server's rows that are equal, by table; write to the front of ``order`` the entries of
-    all other keys, and return how many those are.
+    """Count the server's equal rows by table in ``equal``, and return the number of entries of all other keys.
 
-    ``order`` is that of hash, side, part and place. ``lows`` are the low moments by chunk, ``table_lows`` those of rows
-    that no chunk has, ``kinds`` what is known of each table.
+    The numbers of these entries are written to the front of ``order``.
+
+    ``order`` sorts the entries by hash, side, part and place. ``lows`` are the low moments of the chunks.
+    ``table_lows`` are the low moments of the tables, for keys that no chunk has. ``kinds`` are the kinds of the tables.
     """
     order, tables, hashes, keys, key_ends = span(order), span(tables), span(hashes), span(keys), span(key_ends)
     sides, parts, moments, weights = span(sides), span(parts), span(moments), span(weights)

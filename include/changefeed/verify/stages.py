@@ -1,4 +1,4 @@
-"""The work of a comparison as Spark's: chunks and partitions read by tasks, entries sorted by key, and judged."""
+"""The stages of a comparison on Spark: tasks read chunks and partitions, and compare the entries of each bucket."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ from changefeed.spark.stages.messages import Failure
 from changefeed.spark.target import SparkTarget, rows_of_tasks
 from changefeed.verify.chain_records import ChainRecords, ChainReport
 from changefeed.verify.entries import Entries
-from changefeed.verify.job import PartitionPiece, TableChunk, VerifyJob
-from changefeed.verify.key_chains import ChainJudge, Chains
-from changefeed.verify.key_comparison import Judge, Judged, Kind, Verdict, judged
+from changefeed.verify.job import OffsetRange, TableChunk, VerifyJob
+from changefeed.verify.key_chains import ChainChecker, ChainFaults
+from changefeed.verify.key_comparison import KeyComparator, KeyResult, KeyResults, ResultKind, compare_keys
 from changefeed.verify.server_rows import ChunkReport, ServerRows
 from changefeed.verify.topic_rows import PartitionReport, TopicRows
 
 READ_SCHEMA = "kind string, text string, bucket int, entries binary"
-"""A row some entries of a bucket (kind `entries`); of each chunk or partition one with its report, or its error
-(`report`, `error`), as JSON."""
-JUDGED_SCHEMA = "kind string, text string"
+"""The schema of the rows that reading tasks return. The kinds of rows are:
+
+- "entries": some entries of a bucket.
+- "report": the report of a chunk or partition, as JSON.
+- "error": the error of a task, as JSON.
+"""
+RESULT_SCHEMA = "kind string, text string"
 
 _READ = pa.schema([("kind", pa.string()), ("text", pa.string()), ("bucket", pa.int32()), ("entries", pa.binary())])
-_JUDGED = pa.schema([("kind", pa.string()), ("text", pa.string())])
+_RESULTS = pa.schema([("kind", pa.string()), ("text", pa.string())])
 _TOGETHER_BYTES = 10 << 20
-"""Of entries that are divided among the buckets at once."""
+"""The minimum size of entries before they are divided among the buckets."""
 _BUCKET_BYTES = 50 << 20
-"""About so much is judged at once."""
+"""The approximate size of a bucket. A task holds all entries of a bucket at once."""
 
-Piece = TypeVar("Piece", TableChunk, PartitionPiece)
+ChunkOrRange = TypeVar("ChunkOrRange", TableChunk, OffsetRange)
 
 
 class SparkStages:
-    """`verify.comparison.Stages` on Spark. What is read is kept as local checkpoints; call `close`."""
+    """`verify.comparison.Stages` on Spark. Entries are stored as local checkpoints until `close`."""
 
     def __init__(self, spark: SparkTarget) -> None:
         self._spark, self._tasks = spark, spark.cores()
@@ -49,41 +53,42 @@ class SparkStages:
         self._read: list[DataFrame] = []
 
     def close(self) -> None:
-        """Let Spark forget what it keeps."""
+        """Free the local checkpoints."""
         while self._read:
             self._spark.forget_checkpoint(self._read.pop())
 
     def read_server(self, job: VerifyJob, chunks: Sequence[TableChunk], expected_bytes: int) -> list[ChunkReport]:
-        """Each task reads its chunks over connections of its own."""
+        """See `Stages`."""
         self._begin(expected_bytes)
         read = partial(read_chunks, job)
-        return [_chunk_report(values) for values in self._over(_shares(chunks, self._tasks), read)]
+        return [_chunk_report(values) for values in self._read_all(_shares(chunks, self._tasks), read)]
 
-    def read_topics(self, job: VerifyJob, pieces: Sequence[PartitionPiece]) -> list[PartitionReport]:
-        """Each task reads its partitions."""
-        read = partial(read_pieces, job)
-        return [_partition_report(values) for values in self._over(self._of_pieces(pieces), read)]
+    def read_topics(self, job: VerifyJob, offset_ranges: Sequence[OffsetRange]) -> list[PartitionReport]:
+        """See `Stages`. Each task reads its partitions one after another."""
+        read = partial(read_offset_ranges, job)
+        return [_partition_report(values) for values in self._read_all(self._largest_first(offset_ranges), read)]
 
     def read_chains(
-        self, job: VerifyJob, counts: Mapping[str, int], pieces: Sequence[PartitionPiece], expected_bytes: int
+        self, job: VerifyJob, counts: Mapping[str, int], offset_ranges: Sequence[OffsetRange], expected_bytes: int
     ) -> list[ChainReport]:
-        """Each task reads its partitions."""
+        """See `Stages`. Each task reads its partitions one after another."""
         self._begin(expected_bytes)
         read = partial(read_chain_records, job, counts)
-        return [_chain_report(values) for values in self._over(self._of_pieces(pieces), read)]
+        return [_chain_report(values) for values in self._read_all(self._largest_first(offset_ranges), read)]
 
     def _begin(self, expected_bytes: int) -> None:
         self.close()
         self._buckets = max(self._tasks, expected_bytes // _BUCKET_BYTES)
 
-    def _of_pieces(self, pieces: Sequence[PartitionPiece]) -> list[list[PartitionPiece]]:
-        """The largest first."""
-        return _shares(sorted(pieces, key=lambda piece: piece.first - piece.end), 4 * self._tasks)
+    def _largest_first(self, offset_ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
+        """The ranges of each task, the largest first."""
+        ordered = sorted(offset_ranges, key=lambda each: each.first - each.end)
+        return _shares(ordered, 4 * self._tasks)
 
-    def _over(
-        self, shares: Sequence[Sequence[Piece]], read: Callable[[Iterable[Piece]], Iterator[Any]]
+    def _read_all(
+        self, shares: Sequence[Sequence[ChunkOrRange]], read: Callable[[Iterable[ChunkOrRange]], Iterator[Any]]
     ) -> Iterator[dict[str, Any]]:
-        """The reports of what each share's task reads; the entries are kept."""
+        """Yield the reports of the tasks that read ``shares``, and store the entries. Raises a task's first error."""
         if not shares:
             return
         rows = rows_of_tasks(self._spark.session, shares, partial(_read_share, read, self._buckets), READ_SCHEMA)
@@ -94,24 +99,24 @@ class SparkStages:
                 raise Failure.from_json(orjson.loads(row.text)).error
             yield orjson.loads(row.text)
 
-    def judged(self, judge: Judge) -> Judged:
-        """Each task judges its buckets, of which it holds one at a time."""
-        found = Judged()
-        for values in self._of_buckets(partial(judge_buckets, judge)):
-            found.add(_judged_of(values))
+    def compare_keys(self, comparator: KeyComparator) -> KeyResults:
+        """See `Stages`. Each task holds one bucket at a time."""
+        found = KeyResults()
+        for values in self._over_buckets(partial(compare_buckets, comparator)):
+            found.add(_results_of(values))
         return found
 
-    def chains(self, judge: ChainJudge) -> Chains:
-        """Likewise."""
-        found = Chains()
-        for values in self._of_buckets(partial(judge_chains, judge)):
-            found.add(_chains_of(values))
+    def check_chains(self, checker: ChainChecker) -> ChainFaults:
+        """See `ChainStages`."""
+        found = ChainFaults()
+        for values in self._over_buckets(partial(check_chain_buckets, checker)):
+            found.add(_chain_faults_of(values))
         return found
 
-    def _of_buckets(
+    def _over_buckets(
         self, of_task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     ) -> Iterator[dict[str, Any]]:
-        """What each task makes of its buckets, which come one after the other."""
+        """Yield the values that ``of_task`` returns. In each task, ``of_task`` gets the task's buckets one by one."""
         if not self._read:
             return
         entries = self._read[0]
@@ -119,64 +124,67 @@ class SparkStages:
             entries = entries.union(more)
         shuffled = entries.where("kind = 'entries'").select("bucket", "entries").repartition(self._buckets, "bucket")
         ordered = shuffled.sortWithinPartitions("bucket")
-        for row in ordered.mapInArrow(of_task, JUDGED_SCHEMA).collect():
+        for row in ordered.mapInArrow(of_task, RESULT_SCHEMA).collect():
             yield orjson.loads(row.text)
 
 
 def read_chunks(job: VerifyJob, chunks: Iterable[TableChunk]) -> Iterator[Entries | ChunkReport]:
-    """What a task reads of the server; raises SettingsError in a worker with another version than the driver."""
+    """Read chunks in a task. Raises SettingsError if the worker's version is not the driver's."""
     job.check_version()
     with ServerRows(job) as server:
         for chunk in chunks:
             yield from server.read(chunk)
 
 
-def read_pieces(job: VerifyJob, pieces: Iterable[PartitionPiece]) -> Iterator[Entries | PartitionReport]:
-    """What a task reads of the topics; raises SettingsError in a worker with another version than the driver."""
+def read_offset_ranges(job: VerifyJob, offset_ranges: Iterable[OffsetRange]) -> Iterator[Entries | PartitionReport]:
+    """Read partitions in a task. Raises SettingsError if the worker's version is not the driver's."""
     job.check_version()
     topics = TopicRows(job)
-    for piece in pieces:
-        yield from topics.read(piece)
+    for offset_range in offset_ranges:
+        yield from topics.read(offset_range)
 
 
 def read_chain_records(
-    job: VerifyJob, counts: Mapping[str, int], pieces: Iterable[PartitionPiece]
+    job: VerifyJob, counts: Mapping[str, int], offset_ranges: Iterable[OffsetRange]
 ) -> Iterator[Entries | ChainReport]:
-    """What a task of a deep comparison reads; raises SettingsError in a worker with another version than the driver."""
+    """Read partitions in a task of a deep comparison.
+
+    Raises SettingsError if the worker's version is not the driver's.
+    """
     job.check_version()
     records = ChainRecords(job, counts)
-    for piece in pieces:
-        yield from records.read(piece)
+    for offset_range in offset_ranges:
+        yield from records.read(offset_range)
 
 
-def judge_buckets(judge: Judge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task says of the rows of its buckets; raises SettingsError as `read_pieces`."""
-    judge.check_version()
+def compare_buckets(comparator: KeyComparator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Compare the keys of buckets in a task. Raises SettingsError if the worker's version is not the driver's."""
+    comparator.check_version()
     for bucket in _by_bucket(batches):
-        yield _judged_batch(judged(judge, bucket))
+        yield _results_batch(compare_keys(comparator, bucket))
 
 
-def judge_chains(judge: ChainJudge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task says of the chains of its buckets; raises SettingsError as `read_pieces`."""
-    judge.check_version()
+def check_chain_buckets(checker: ChainChecker, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Check the chains of buckets in a task. Raises SettingsError if the worker's version is not the driver's."""
+    checker.check_version()
     for bucket in _by_bucket(batches):
-        yield _chains_batch(judge.chains(bucket))
+        yield _chain_faults_batch(checker.check_chains(bucket))
 
 
 def _read_share(
-    read: Callable[[Iterable[Piece]], Iterator[Any]], buckets: int, share: Sequence[Piece]
+    read: Callable[[Iterable[ChunkOrRange]], Iterator[Any]], buckets: int, share: Sequence[ChunkOrRange]
 ) -> Iterator[pa.RecordBatch]:
     return _batches(read(share), buckets)
 
 
-def _shares(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """The pieces of each of at most ``most`` tasks."""
-    count = min(most, len(pieces))
-    return [list(pieces[number::count]) for number in range(count)]
+def _shares(parts: Sequence[ChunkOrRange], most: int) -> list[list[ChunkOrRange]]:
+    """``parts`` divided among at most ``most`` tasks."""
+    count = min(most, len(parts))
+    return [list(parts[number::count]) for number in range(count)]
 
 
 def _batches(items: Iterable[Any], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Entries by bucket; reports, and an error of ours that ends them, as a row each."""
+    """Yield rows of READ_SCHEMA: the entries by bucket, the reports, and the error if ``items`` raises one."""
     held: list[Entries] = []
     try:
         for item in items:
@@ -194,7 +202,7 @@ def _batches(items: Iterable[Any], buckets: int) -> Iterator[pa.RecordBatch]:
 
 def _bucket_batches(held: Sequence[Entries], buckets: int) -> Iterator[pa.RecordBatch]:
     if held:
-        for bucket, entries in Entries.joined(held).buckets(buckets):
+        for bucket, entries in Entries.concat(held).buckets(buckets):
             yield _batch("entries", None, bucket, entries.to_bytes())
 
 
@@ -203,49 +211,49 @@ def _batch(kind: str, text: str | None, bucket: int | None = None, entries: byte
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[Entries]:
-    """All entries of one bucket after the other, which come sorted."""
+    """Yield the entries of each bucket. ``batches`` must be sorted by bucket."""
     rows = (
         (number, each)
         for batch in batches
         for number, each in zip(*(column.to_pylist() for column in batch.columns), strict=True)
     )
     for _, of_bucket in groupby(rows, lambda row: row[0]):
-        yield Entries.joined([Entries.from_bytes(bytearray(each)) for _, each in of_bucket])
+        yield Entries.concat([Entries.from_bytes(bytearray(each)) for _, each in of_bucket])
 
 
-def _judged_batch(found: Judged) -> pa.RecordBatch:
+def _results_batch(found: KeyResults) -> pa.RecordBatch:
     text = orjson.dumps(
         {
             "kinds": [[table, kind, count] for (table, kind), count in found.kinds.items()],
-            "verdicts": [{**asdict(verdict), "key": verdict.key.hex()} for verdict in found.verdicts],
+            "results": [{**asdict(result), "key": result.key.hex()} for result in found.results],
             "rows": list(found.rows.items()),
             "differing": found.differing,
         }
     )
-    return _judged_text(text)
+    return _text_batch(text)
 
 
-def _chains_batch(found: Chains) -> pa.RecordBatch:
+def _chain_faults_batch(found: ChainFaults) -> pa.RecordBatch:
     counts = [[table, kind, count] for (table, kind), count in found.counts.items()]
-    return _judged_text(orjson.dumps({"counts": counts, "shown": found.shown}))
+    return _text_batch(orjson.dumps({"counts": counts, "shown": found.shown}))
 
 
-def _chains_of(values: dict[str, Any]) -> Chains:
+def _chain_faults_of(values: dict[str, Any]) -> ChainFaults:
     counts = Counter({(table, kind): count for table, kind, count in values["counts"]})
-    return Chains(counts, [(table, kind, text) for table, kind, text in values["shown"]])
+    return ChainFaults(counts, [(table, kind, text) for table, kind, text in values["shown"]])
 
 
-def _judged_text(text: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(["judged"]), pa.array([text.decode()])], schema=_JUDGED)
+def _text_batch(text: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(["results"]), pa.array([text.decode()])], schema=_RESULTS)
 
 
-def _judged_of(values: dict[str, Any]) -> Judged:
-    verdicts = [
-        Verdict(**{**verdict, "key": bytes.fromhex(verdict["key"]), "kind": Kind(verdict["kind"])})
-        for verdict in values["verdicts"]
+def _results_of(values: dict[str, Any]) -> KeyResults:
+    results = [
+        KeyResult(**{**result, "key": bytes.fromhex(result["key"]), "kind": ResultKind(result["kind"])})
+        for result in values["results"]
     ]
     kinds = Counter({(table, kind): count for table, kind, count in values["kinds"]})
-    return Judged(kinds, verdicts, Counter(dict(values["rows"])), values["differing"])
+    return KeyResults(kinds, results, Counter(dict(values["rows"])), values["differing"])
 
 
 def _chunk_report(values: dict[str, Any]) -> ChunkReport:
@@ -259,14 +267,14 @@ def _partition_report(values: dict[str, Any]) -> PartitionReport:
         values["partition"],
         values["records"],
         values["counts"],
-        [tuple(stray) for stray in values["shown"]],
-        [tuple(emptied) for emptied in values["emptied"]],
+        [tuple(fault) for fault in values["shown"]],
+        [tuple(truncates) for truncates in values["truncates"]],
         values["unplaced"],
-        [tuple(unkeyed) for unkeyed in values["unkeyed"]],
+        [tuple(keyless_records) for keyless_records in values["keyless_records"]],
     )
 
 
 def _chain_report(values: dict[str, Any]) -> ChainReport:
-    shown = [tuple(stray) for stray in values.pop("shown")]
+    shown = [tuple(fault) for fault in values.pop("shown")]
     first = {int(count): moment for count, moment in values.pop("first_outside").items()}
     return ChainReport(**values, shown=shown, first_outside=first)

@@ -1,4 +1,4 @@
-"""Which tables are compared, by what their rows are told apart, and why others cannot be."""
+"""Selects the tables to compare and how to identify their rows, and says why other tables cannot be compared."""
 
 from __future__ import annotations
 
@@ -22,39 +22,42 @@ from changefeed.source.mysql.side_effects import hashed_tables
 from changefeed.verify.row_digests import Row
 
 _HASHED = (
-    "it has no primary key, and records have what the server keeps for its UNIQUE key that is too long for an index "
-    "(DB_ROW_HASH_1 …), which no SELECT shows: its rows cannot be told apart by their values"
+    "it has no primary key, and its records contain a hidden column for a UNIQUE key that is too long for an index "
+    "(DB_ROW_HASH_1 …). No SELECT returns this column, so rows cannot be compared by their values"
 )
 _SHOWN = 20
-"""So many tables are named."""
+"""The maximum number of tables that an error names."""
 
 
 @dataclass(frozen=True)
-class JudgedTable:
-    """A table as the server has it now, and how the records of its topic are told apart.
+class ComparedTable:
+    """A table to compare: its current schema on the server, its topic, and how its rows are compared.
 
-    ``without_key``: by all of their values, so rows are counted. ``keeps_gone`` says why the topic may have rows that
-    the server does not have, and is '' where it may not. ``is_text``: its rows are compared by their text.
-    ``virtual`` are columns that are not compared: a server works them out for each session that reads or changes rows,
-    in its time zone and language.
+    - ``without_key``: whether no key identifies a row, so that rows with the same values are counted.
+    - ``extra_rows_reason``: why the topic may have rows that the server does not have; '' if it may not.
+    - ``is_text``: whether the first round compares rows by their text.
+    - ``virtual``: the virtual columns, which are not compared. The server computes them for each session, in the
+      session's time zone and language.
     """
 
     number: int
     schema: TableSchema
     topic: str
     without_key: bool = False
-    keeps_gone: str = ""
+    extra_rows_reason: str = ""
     is_text: bool = False
     virtual: frozenset[str] = frozenset()
 
-    def compared(self, row: Row) -> Row:
-        """What of a row is compared."""
+    def compared_columns(self, row: Row) -> Row:
+        """The columns of ``row`` that are compared."""
         return {name: value for name, value in row.items() if name not in self.virtual} if self.virtual else row
 
     @property
     def needs_view(self) -> bool:
-        """Whether only the view that a snapshot read its rows in says which changes are in them already: equal rows of
-        it may be there more than once."""
+        """Whether the rows of a snapshot can be compared only if the snapshot's view is known.
+
+        Rows with equal values may exist more than once, so the view must say which changes the rows include.
+        """
         return self.without_key and not self.schema.primary_key
 
     @property
@@ -65,38 +68,42 @@ class JudgedTable:
 
 @dataclass(frozen=True)
 class Tables:
-    """Those that are ``judged``, and by name why others are not."""
+    """The tables to compare (``compared``), and for other tables, by name, the reason why not (``refused``)."""
 
-    judged: tuple[JudgedTable, ...]
+    compared: tuple[ComparedTable, ...]
     refused: Mapping[str, str]
 
-    def of_topic(self, topic: str) -> dict[str, JudgedTable]:
-        """The tables whose records stand in ``topic``, by name."""
-        return {table.name: table for table in self.judged if table.topic == topic}
+    def of_topic(self, topic: str) -> dict[str, ComparedTable]:
+        """The compared tables whose records are in ``topic``, by name."""
+        return {table.name: table for table in self.compared if table.topic == topic}
 
     @property
     def topics(self) -> list[str]:
-        """Each topic once."""
-        return list(dict.fromkeys(table.topic for table in self.judged))
+        """The topics of the compared tables."""
+        return list(dict.fromkeys(table.topic for table in self.compared))
 
 
-def tables_of(
+def select_tables(
     pipeline: Pipeline,
     routes: Mapping[tuple[str, str], TableRoute],
     server: Session,
     patterns: Sequence[str] = (),
     compacted: Collection[str] = (),
     unreadable: Mapping[str, str] = MappingProxyType({}),
+    defined: Collection[tuple[str, str]] = (),
 ) -> Tables:
-    """The tables of ``routes`` whose names match one of ``patterns``, or all of them, as ``server`` has them.
+    """The tables of ``routes`` whose names match one of ``patterns`` (() for all), with their schemas on ``server``.
 
-    ``compacted`` are topics that forget earlier records of a key; ``unreadable`` says of tables, and of patterns of
-    tables that are hidden, why they cannot be read. Raises SettingsError where no table matches.
+    - ``compacted``: the compacted topics.
+    - ``unreadable``: by table, or by pattern of hidden tables, the reason why it cannot be read.
+    - ``defined``: the matching tables whose table definitions are compared.
+
+    Raises SettingsError if no table matches and ``defined`` is empty.
     """
     format = compile_routes(pipeline).format(0)
     topics = Counter(route.topic for route in routes.values())
     hashed = set(hashed_tables(server, lambda *name: name in routes))
-    judged: list[JudgedTable] = []
+    compared: list[ComparedTable] = []
     refused: dict[str, str] = {name: f"it was not compared: {reason}" for name, reason in unreadable.items()}
     for (database, name), route in routes.items():
         if f"{database}.{name}" in unreadable or (patterns and not matches_any(tuple(patterns), database, name)):
@@ -111,7 +118,7 @@ def tables_of(
             refused[f"{database}.{name}"] = str(error)
             continue
         without_key = not reader.has_keys or not _is_unique(route, schema)
-        reason = _left_out(pipeline, schema, format) or _unreadable(
+        reason = _why_left_out(pipeline, schema, format) or _why_unreadable(
             reader,
             without_key=without_key,
             is_shared=topics[route.topic] > 1,
@@ -122,19 +129,21 @@ def tables_of(
         if reason:
             refused[f"{database}.{name}"] = reason
         else:
-            keeps = _keeps_gone(pipeline, route, format, schema)
+            extra_rows_reason = _why_extra_rows(pipeline, route, format, schema)
             virtual = _virtual_columns(server, schema)
             is_text = reader.is_text(schema) and not virtual
-            judged.append(JudgedTable(len(judged), schema, route.topic, without_key, keeps, is_text, virtual))
-    if not judged and not refused:
+            compared.append(
+                ComparedTable(len(compared), schema, route.topic, without_key, extra_rows_reason, is_text, virtual)
+            )
+    if not compared and not refused and not defined:
         names = [f"{database}.{table}" for database, table in routes]
-        wanted = f"matches {', '.join(patterns)}" if patterns else "is on the server"
+        condition = f"matches {', '.join(patterns)}" if patterns else "is on the server"
         near = did_you_mean(patterns[0], names) if patterns else ""
         shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
         raise SettingsError(
-            f"no table that pipeline {pipeline.name!r} captures {wanted}{near}: it captures {shown or 'none'}"
+            f"no table that pipeline {pipeline.name!r} captures {condition}{near}: it captures {shown or 'none'}"
         )
-    return Tables(tuple(judged), refused)
+    return Tables(tuple(compared), refused)
 
 
 _VIRTUAL = (
@@ -149,44 +158,42 @@ def _virtual_columns(server: Session, schema: TableSchema) -> frozenset[str]:
 
 
 def _is_unique(route: TableRoute, schema: TableSchema) -> bool:
-    """Whether no two rows have the same message key."""
-    key = set(route.route.key.keyed(schema).primary_key)
+    """Whether the message key is unique in the table."""
+    key = set(route.route.key.keyed_table(schema).primary_key)
     unique = [key.columns for key in schema.unique_keys or () if key.not_null]
     if schema.primary_key:
         unique.append(schema.primary_key)
     return any(key >= set(columns) for columns in unique)
 
 
-def _left_out(pipeline: Pipeline, schema: TableSchema, format: Format) -> str:
+def _why_left_out(pipeline: Pipeline, schema: TableSchema, format: Format) -> str:
     database, name = schema.database, schema.table
-    if pipeline.outbox is not None and pipeline.outbox.takes(database, name):
-        return "it is an outbox: its rows are messages of their own"
+    if pipeline.outbox is not None and pipeline.outbox.matches(database, name):
+        return "it is an outbox, whose rows are published as messages"
     for transform in pipeline.transforms:
         if matches_any((transform.tables,), database, name):
-            return (
-                f"its changes go through function {transform.function!r}, and a row's record is what that makes of it"
-            )
+            return f"function {transform.function!r} transforms its changes, so records may differ from rows"
     messages = format.messages(schema)
     for op, kind in (("c", ChangeKind.CREATE), ("u", ChangeKind.UPDATE)):
         if op in pipeline.skip or not messages[kind]:
-            return f"the pipeline leaves out changes of op {op}, so its topic lacks rows on purpose"
+            return f"the pipeline leaves out changes of op {op}, so rows are missing in its topic on purpose"
     return ""
 
 
-def _unreadable(reader: RecordReader, *, without_key: bool, is_shared: bool, is_compacted: bool) -> str:
-    """Why the records do not say which rows there are; '' where they do."""
+def _why_unreadable(reader: RecordReader, *, without_key: bool, is_shared: bool, is_compacted: bool) -> str:
+    """Why the rows of the table cannot be derived from its records; '' if they can be."""
     if without_key and not reader.says_before:
-        return "it has no unique key, and its records do not say what a row was before"
+        return "it has no unique key, and its records do not have the row before a change"
     if without_key and is_compacted:
-        return "its records have no unique key, and its topic is compacted: earlier records of a key are gone"
+        return "its records have no unique key, and its topic is compacted, which removes earlier records of a key"
     if is_shared and not reader.says_before:
-        return "its records do not say which table of their topic they are of"
+        return "its topic is shared, and its records do not name their table"
     return ""
 
 
-def _keeps_gone(pipeline: Pipeline, route: TableRoute, format: Format, schema: TableSchema) -> str:
+def _why_extra_rows(pipeline: Pipeline, route: TableRoute, format: Format, schema: TableSchema) -> str:
     if route.route.rows is not None:
-        return "a row that ceases to fulfil the condition in `rows` is not heard of again"
+        return "no record is published when a row no longer satisfies the condition in `rows`"
     if "d" in pipeline.skip or not format.messages(schema)[ChangeKind.DELETE]:
         return "deletes are not published"
     return ""

@@ -1,6 +1,6 @@
-// Calls of our REST API, below the folder that this page is in, with the session of Airflow's page.
+// Calls the REST API at api/, relative to this page, with the session of Airflow's page.
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -17,7 +17,7 @@ export async function call(method, path, body, headers = {}) {
       credentials: "same-origin",
     });
   } catch {
-    throw new Refused(0, "Airflow does not answer. It may be restarting, or the network is gone.");
+    throw new RequestError(0, "Airflow does not answer. It may be restarting, or the network is down.");
   }
   const text = await answer.text();
   let value = null;
@@ -26,20 +26,20 @@ export async function call(method, path, body, headers = {}) {
   } catch {
     value = { detail: text.slice(0, 500) };
   }
-  if (!answer.ok) throw new Refused(answer.status, told(answer.status, value));
+  if (!answer.ok) throw new RequestError(answer.status, messageOf(answer.status, value));
   return { value, etag: answer.headers.get("ETag") };
 }
 
 export const get = async (path) => (await call("GET", path)).value;
 export const post = async (path, body) => (await call("POST", path, body)).value;
 
-function told(status, value) {
-  if (status === 401) return "You are not logged in any more. Reload Airflow and log in.";
+function messageOf(status, value) {
+  if (status === 401) return "Your session has ended. Reload Airflow and log in.";
   const detail = value && value.detail;
   if (Array.isArray(detail)) return detail.map((one) => [one.loc.slice(1).join("."), one.msg].filter(Boolean).join(": ")).join("\n");
   return detail ? String(detail) : `Airflow answered with status ${status}.`;
 }
 
-// Airflow's own pages: this one is in a frame of it.
+// The address of one of Airflow's own pages, which show this page in a frame.
 const root = location.pathname.replace(/\/changefeed\/.*$/, "");
 export const airflow = (href) => root + href;

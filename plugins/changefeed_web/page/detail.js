@@ -1,4 +1,4 @@
-// One pipeline: where it stands, its windows, topics, commit log and records, and what can be done to it.
+// One pipeline: its state, windows, topics, tables, schemas, snapshots, backfills, verifications and seeks, and its actions.
 
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
@@ -7,8 +7,8 @@ import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dial
 import { badge, facts } from "./state.js";
 
 const EVERY_MS = 5000;
-const TABLES_EACH = 12; // looks: the source is asked for the columns of all tables
-const PADDING = 34; // of a card, and its border
+const TABLES_EACH = 12; // refreshes between two reads of all tables' columns from the source
+const PADDING = 34; // padding and border of a card in pixels
 
 export async function detail(main, alive, name) {
   const path = `pipelines/${encodeURIComponent(name)}`;
@@ -62,23 +62,23 @@ export async function detail(main, alive, name) {
   const drawHead = (pipeline) => {
     state.replaceChildren(badge(pipeline));
     const problems = [];
-    if (pipeline.position.error) problems.push(problem("The pipeline cannot go on", pipeline.position.error));
+    if (pipeline.position.error) problems.push(problem("The pipeline cannot run", pipeline.position.error));
     if (pipeline.last_error) {
-      problems.push(problem(`Last run failed in task ${pipeline.last_error.task_id}`, pipeline.last_error.text,
-        el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "The task's log")));
+      problems.push(problem(`The last run failed in task ${pipeline.last_error.task_id}`, pipeline.last_error.text,
+        el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
     }
     for (const run of pipeline.dag.held) {
-      problems.push(el("p", { class: "notice" }, "The pipeline is paused, and run ", el("a", { href: airflow(`/dags/${pipeline.dag.dag_id}/runs/${run}`), target: "_top" }, run),
-        " is held: it goes on when the pipeline is resumed."));
+      problems.push(el("p", { class: "notice" }, "The pipeline is paused. Run ", el("a", { href: airflow(`/dags/${pipeline.dag.dag_id}/runs/${run}`), target: "_top" }, run),
+        " is held until the pipeline is resumed."));
     }
     parts.head.replaceChildren(...problems, el("div", { class: "card" }, facts(pipeline, true)),
       el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
-        pipeline.tables.exclude.length ? ["; without ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
+        pipeline.tables.exclude.length ? ["; excluded ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
   };
 
   const drawWindows = (windows) => {
     if (!windows.length) {
-      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, "No window was sealed yet. The first run that finds changes makes one."));
+      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, "No window is sealed yet. The first run that finds changes seals one."));
       return;
     }
     const draw = () => {
@@ -95,18 +95,18 @@ export async function detail(main, alive, name) {
     redraw = draw;
     draw();
   };
-  const resized = () => (alive() ? redraw() : removeEventListener("resize", resized));
-  addEventListener("resize", resized);
+  const onResize = () => (alive() ? redraw() : removeEventListener("resize", onResize));
+  addEventListener("resize", onResize);
 
   const drawTopics = (pipeline, progress) => {
     const rows = Object.entries(pipeline.topics).map(([name_, topic]) => {
       const parts_ = progress.filter((one) => one.topic === topic);
       const last = parts_.map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
-      return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing yet")];
+      return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing published yet")];
     });
     parts.topics.replaceChildren(el("h2", {}, "Topics and commit log"),
       pipeline.topics_error ? problem("The tables cannot be read", pipeline.topics_error) : "",
-      rows.length ? table("Topics", ["Table", "Topic", "~Given up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
+      rows.length ? table("Topics", ["Table", "Topic", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
   const drawTables = (tables) => {
@@ -114,34 +114,34 @@ export async function detail(main, alive, name) {
     const line = (name_, text) => [el("dt", {}, name_), el("dd", {}, text === null ? el("span", { class: "soft" }, "null") : el("code", {}, text))];
     const sample = (one) => el("details", { "data-table": one.table, open: open.has(one.table) },
       el("summary", {}, el("code", {}, one.table), el("span", { class: "soft" }, ` ${one.sample.about}`)),
-      one.sample.problem ? problem("No message can be made", one.sample.problem) : el("dl", { class: "sample" },
+      one.sample.problem ? problem("No sample message is possible", one.sample.problem) : el("dl", { class: "sample" },
         line("key", one.sample.key), line("value", one.sample.value), Object.entries(one.sample.headers).map(([name_, text]) => line(name_, text))));
     const samples = tables.filter((one) => one.sample);
     const rest = (one) => [
-      one.left_out.length ? `without ${one.left_out.join(", ")}` : "", one.masked.length ? `masked ${one.masked.join(", ")}` : "",
-      one.filtered ? "some rows by a condition" : "", one.transforms.length ? `through ${one.transforms.join(", ")}` : "",
+      one.left_out.length ? `excluded: ${one.left_out.join(", ")}` : "", one.masked.length ? `masked: ${one.masked.join(", ")}` : "",
+      one.filtered ? "rows filtered by a condition" : "", one.transforms.length ? `functions: ${one.transforms.join(", ")}` : "",
     ].filter(Boolean).join("; ");
-    parts.tables.replaceChildren(el("h2", {}, "What becomes of each table"), tables.length
-      ? table("Tables", ["Table", "Topic", "#Partitions", "By", "Key", "Format", "~Changed on the way"], tables.map((one) => [
+    parts.tables.replaceChildren(el("h2", {}, "Routing and transforms"), tables.length
+      ? table("Tables", ["Table", "Topic", "#Partitions", "Partition by", "Key", "Format", "~Columns, rows and functions"], tables.map((one) => [
         one.table, el("code", {}, one.topic), number(one.partitions), one.partition_by, one.key.join(", ") || el("span", { class: "soft" }, "none"), one.format, rest(one)]))
       : el("p", { class: "empty" }, "No table matches the patterns now."),
-    ...(samples.length ? [el("h3", {}, "A message of each"), ...samples.map(sample)] : []));
+    ...(samples.length ? [el("h3", {}, "Sample messages"), ...samples.map(sample)] : []));
   };
 
   const drawSchema = ({ until, tables, changes, unknown }) => {
-    const answers = { stop: "the run stops before them", placeholder: "published with placeholders", begin: "left out and counted" };
+    const answers = { stop: "the run stops before them", placeholder: "published with placeholder names", begin: "left out and counted" };
     const type = (column) => [column.data_type, column.unsigned ? "unsigned" : "", column.collation || ""].filter(Boolean).join(" ");
     const described = tables.map((one) => [`${one.database}.${one.table}`,
       one.problem ? el("span", { class: "soft" }, one.problem) : (one.primary_key.join(", ") || "none"),
       (one.columns || []).map((column) => `${column.name} ${type(column)}`).join(", ")]);
     parts.schema.replaceChildren(el("h2", {}, "Schemas"),
       ...(tables.length ? [table("Schemas", ["Table", "Primary key", "~Columns"], described)]
-        : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "Not learned yet: the first window does that.")]),
-      ...(unknown.length ? [el("h3", {}, "Rows whose columns are not known"),
-        el("p", {}, `Choose with changefeed schema ${name} --define, or --unknown, or by unknown_definition in the pipeline.`),
-        table("Unknown", ["Table", "#Rows", "From", "To", "What is done", "~Why"], unknown.map((one) => [
+        : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "No schema yet: the first window reads it.")]),
+      ...(unknown.length ? [el("h3", {}, "Rows with unknown columns"),
+        el("p", {}, `To define the columns, run changefeed schema ${name} --define. To choose what a run does with such rows, use --unknown or the pipeline's setting unknown_schema.`),
+        table("Unknown", ["Table", "#Rows", "From", "To", "Action", "~Reason"], unknown.map((one) => [
           one.table, number(one.rows), el("code", {}, one.start), one.end ? el("code", {}, one.end) : "", answers[one.answer], one.problem]))] : []),
-      ...(changes.length ? [el("h3", {}, "Last definitions"), table("Definitions", ["At", "~Statement"],
+      ...(changes.length ? [el("h3", {}, "Last DDL statements"), table("DDL statements", ["Coordinates", "~Statement"],
         changes.map((one) => [el("code", {}, one.coordinates), one.sql ? el("code", {}, one.sql) : `${one.tables.join(", ")}: ${one.kind}`]))] : []));
   };
 
@@ -149,15 +149,15 @@ export async function detail(main, alive, name) {
     const last = runs[0];
     const open = snapshots.filter((one) => !one.finished);
     const paused = open.some((one) => one.paused);
-    const pause = el("button", { onclick: () => act(pause, () => (paused ? "The snapshot goes on" : "The snapshot waits behind the chunks that it reads"), () => post(`${path}/snapshot/${paused ? "resume" : "pause"}`)) }, paused ? "Resume the snapshot" : "Pause the snapshot");
+    const pause = el("button", { onclick: () => act(pause, () => (paused ? "Snapshot resumed" : "The snapshot pauses after the chunks that are being read"), () => post(`${path}/snapshot/${paused ? "resume" : "pause"}`)) }, paused ? "Resume the snapshot" : "Pause the snapshot");
     parts.snapshots.replaceChildren(el("h2", {}, "Snapshots"), ...(open.length ? [pause] : []),
       ...(last ? [el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), " ", ago(last.run_after))] : []),
       snapshots.length
         ? table("Snapshots", ["State", "Began", "#Tables done", "#Chunks", "#Rows", "#Left to windows", "#Rows/s", "#Time left"], snapshots.map((one) => [
-          one.finished ? "finished" : one.paused ? "paused" : "under way, or stopped", ago(new Date(one.began_ms).toISOString()), `${number(one.tables_done)} of ${number(one.tables)}${one.gone.length ? `, gone: ${one.gone.join(", ")}` : ""}`, number(one.chunks),
+          one.finished ? "finished" : one.paused ? "paused" : "running or stopped", ago(new Date(one.began_ms).toISOString()), `${number(one.tables_done)} of ${number(one.tables)}${one.gone.length ? `, dropped: ${one.gone.join(", ")}` : ""}`, number(one.chunks),
           one.finished ? number(one.rows) : `${number(one.rows)} of about ${number(Math.max(one.rows, one.estimated_rows))}`, number(one.left_out),
           one.rows_per_second === null ? "" : number(one.rows_per_second), one.finished || one.seconds_left === null ? "" : `${number(one.seconds_left)} s`]))
-        : el("p", { class: "empty" }, "None yet. A snapshot publishes the rows that the tables have already, beside the live windows."));
+        : el("p", { class: "empty" }, "None yet. A snapshot publishes the existing rows of tables, concurrently with the windows."));
   };
 
   const drawBackfills = (backfills) => {
@@ -168,7 +168,7 @@ export async function detail(main, alive, name) {
         return [el("a", { href: airflow(one.href), target: "_top" }, one.state), ago(one.run_after),
           el("code", {}, range), (conf.tables || []).join(", ") || "all", conf.suffix ? `…${conf.suffix}` : "live"];
       }))
-      : el("p", { class: "empty" }, "None yet. A backfill publishes a part of the binlog again, beside the live windows."));
+      : el("p", { class: "empty" }, "None yet. A backfill publishes a range of the binlog again, concurrently with the windows."));
   };
 
   const drawVerifications = ({ reports, runs }) => {
@@ -181,16 +181,16 @@ export async function detail(main, alive, name) {
     const [last] = runs;
     parts.verifications.replaceChildren(el("h2", {}, "Verifications"),
       last ? el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), ` ${ago(last.run_after)}`) : "",
-      reports.length ? table("Verifications", ["Verdict", "Rows of", "When", "~Between", "#Rows equal", "#Differing", "~What"], reports.map((one) => [
+      reports.length ? table("Verifications", ["Result", "Server", "When", "~Range", "#Rows equal", "#Differing", "~Differences"], reports.map((one) => [
         el("span", { class: colours[one.outcome] }, one.outcome), one.follower ? ["follower ", el("code", {}, one.follower)] : "source", ago(new Date(one.finished_at_ms).toISOString()),
         el("code", {}, `${one.low} → ${one.high}`), number(one.compared), number(one.differing), tables(one).join("; ")]))
-        : el("p", { class: "empty" }, "Not yet. A verification compares each row of the source with what the topics have."));
+        : el("p", { class: "empty" }, "None yet. A verification compares each row of the source with the topics."));
   };
 
   const drawSeeks = (seeks) => {
     parts.seeks.hidden = !seeks.length;
-    parts.seeks.replaceChildren(el("h2", {}, "Seeks"), table("Seeks", ["When", "Who", "From → to", "#Skipped", "#Repeated", "~Why", "Undo"], seeks.map((one) => [
-      ago(new Date(one.at_ms).toISOString()), one.who, el("code", {}, `${one.before || "nowhere"} → ${one.to}`), bytes(one.skipped_bytes), bytes(one.repeated_bytes), one.why,
+    parts.seeks.replaceChildren(el("h2", {}, "Seeks"), table("Seeks", ["When", "User", "From → to", "#Skipped", "#Repeated", "~Reason", "Undo"], seeks.map((one) => [
+      ago(new Date(one.at_ms).toISOString()), one.who, el("code", {}, `${one.before || "no checkpoint"} → ${one.to}`), bytes(one.skipped_bytes), bytes(one.repeated_bytes), one.why,
       one.before ? el("button", { onclick: () => seekDialog(path, seen.pipeline, refresh, one.before) }, "Seek back") : ""])));
   };
 
@@ -240,33 +240,33 @@ export async function yaml(main, alive, name) {
   let etag = start.etag;
   const text = el("textarea", { class: "code", spellcheck: "false", "aria-label": "The pipeline's YAML" });
   text.value = start.value.yaml;
-  const told = el("div", {});
+  const message = el("div", {});
   const save = el("button", { class: "primary", onclick: async () => {
     save.disabled = true;
     try {
       const done = await call(isNew ? "POST" : "PUT", path, { yaml: text.value }, isNew ? {} : { "If-Match": etag });
       etag = done.etag;
-      told.replaceChildren();
+      message.replaceChildren();
       toast(isNew ? `Pipeline ${done.value.name} created` : "Saved");
       if (isNew) location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}`;
     } catch (error) {
-      told.replaceChildren(problem(error.status === 412 ? "Somebody else changed it meanwhile" : "Not saved", error.message));
+      message.replaceChildren(problem(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error.message));
     }
     save.disabled = false;
   } }, isNew ? "Create" : "Save");
   const remove = isNew ? null : el("button", { onclick: async () => {
-    if (!confirm(`Delete pipeline ${name}? Its checkpoint, commit log and topics stay.`)) return;
+    if (!confirm(`Delete pipeline ${name}? Its checkpoint, commit log and topics are not deleted.`)) return;
     try {
       await call("DELETE", path, undefined, { "If-Match": etag });
       toast("Deleted");
       location.hash = "#/";
     } catch (error) {
-      told.replaceChildren(problem("Not deleted", error.message));
+      message.replaceChildren(problem("Not deleted", error.message));
     }
   } }, "Delete");
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: isNew ? "#/" : `#/pipelines/${encodeURIComponent(name)}` }, isNew ? "All pipelines" : name)),
-    el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), told, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
+    el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
 }
 
 const TEMPLATE = `name: orders
@@ -280,4 +280,4 @@ start: latest
 schedule: "*/5 * * * *"
 `;
 
-export const notThere = (name) => hollow("h1", "Not found", `There is no pipeline ${name}, or you may not see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));
+export const notThere = (name) => hollow("h1", "Not found", `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

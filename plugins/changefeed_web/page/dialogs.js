@@ -1,48 +1,48 @@
-// The forms: each but verify's shows what will happen first, and does it then.
+// The dialogs. Each except verify's first shows a plan, and then starts the action.
 
 import { airflow, post } from "./api.js";
 import { bytes, el, number, problem, table, toast } from "./dom.js";
 
 function dialog(title, ...content) {
-  const made = el("dialog", { "aria-labelledby": "dialog-title" }, el("div", { class: "stack" },
-    el("div", { class: "row between" }, el("h2", { id: "dialog-title" }, title), el("button", { onclick: () => made.close(), "aria-label": "Close" }, "✕")), ...content));
-  made.addEventListener("close", () => made.remove());
-  document.body.append(made);
-  made.showModal();
-  return made;
+  const box = el("dialog", { "aria-labelledby": "dialog-title" }, el("div", { class: "stack" },
+    el("div", { class: "row between" }, el("h2", { id: "dialog-title" }, title), el("button", { onclick: () => box.close(), "aria-label": "Close" }, "✕")), ...content));
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+  return box;
 }
 
 const field = (label, hint, input, wide = false) => el("label", { class: wide ? "wide" : null }, label, hint ? el("small", {}, hint) : null, input);
 
-function form(made, told, plan, start, { values, planPath, startPath, show, started, after }) {
+function form(box, message, plan, start, { values, planPath, startPath, show, started, after }) {
   let planned = null;
   const busy = async (button, work) => {
     button.disabled = true;
-    told.replaceChildren(el("p", { class: "soft", role: "status" }, "Looking…"));
+    message.replaceChildren(el("p", { class: "soft", role: "status" }, "Reading the servers…"));
     try {
       await work();
     } catch (error) {
-      told.replaceChildren(problem("Refused", error.message));
+      message.replaceChildren(problem("Refused", error.message));
       start.disabled = true;
     }
     button.disabled = false;
   };
-  const changed = () => { planned = null; start.disabled = true; };
-  made.addEventListener("input", (event) => { if (!event.target.hasAttribute("data-free")) changed(); });
+  const invalidate = () => { planned = null; start.disabled = true; };
+  box.addEventListener("input", (event) => { if (!event.target.hasAttribute("data-free")) invalidate(); });
   plan.addEventListener("click", () => busy(plan, async () => {
     planned = await post(planPath, values());
-    told.replaceChildren(show(planned));
+    message.replaceChildren(show(planned));
     start.disabled = false;
   }));
   start.addEventListener("click", async () => {
     start.disabled = true;
     try {
       const done = await post(startPath, { ...values(), ...(started.more ? started.more(planned) : {}) });
-      made.close();
+      box.close();
       toast(started.text(done));
       await after();
     } catch (error) {
-      told.replaceChildren(problem("Refused", error.message));
+      message.replaceChildren(problem("Refused", error.message));
       start.disabled = false;
     }
   });
@@ -51,9 +51,9 @@ function form(made, told, plan, start, { values, planPath, startPath, show, star
 export function backfillDialog(path, pipeline, after) {
   const input = (name, placeholder = "") => el("input", { name, placeholder, autocomplete: "off" });
   const forms = {
-    files: [field("From file", "the first binlog file", input("from_file", "binlog.000012")), field("To file", "included; empty: the same", input("to_file"))],
-    coordinates: [field("From", "FILE:POSITION", input("from_coordinates", "binlog.000012:4")), field("To", "not included", input("to_coordinates"))],
-    gtids: [field("GTID set", "the shortest range that holds all of it", input("gtids"), true)],
+    files: [field("From file", "first binlog file", input("from_file", "binlog.000012")), field("To file", "last binlog file, included; empty: the first one", input("to_file"))],
+    coordinates: [field("From", "FILE:POSITION of a commit boundary", input("from_coordinates", "binlog.000012:4")), field("To", "FILE:POSITION, not included", input("to_coordinates"))],
+    gtids: [field("GTID set", "publishes the shortest range with all of these transactions", input("gtids"), true)],
     times: [field("From", "UTC, or with an offset", input("from_time", "2026-01-31T12:00:00Z")), field("To", "not included; empty: now", input("to_time"))],
   };
   const kind = el("select", { name: "kind" }, [["files", "Binlog files"], ["coordinates", "Coordinates"], ["gtids", "GTIDs"], ["times", "Times"]].map(([value, text]) => el("option", { value }, text)));
@@ -64,18 +64,18 @@ export function backfillDialog(path, pipeline, after) {
   const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
   const suffix = el("input", { name: "suffix", value: ".replay", autocomplete: "off" });
   const archive = input("archive", "s3://bucket/binlogs");
-  const told = el("div", { "aria-live": "polite" });
+  const message = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show the plan");
   const start = el("button", { class: "primary", disabled: true }, "Start the backfill");
-  const made = dialog(`Backfill ${pipeline.name}`,
-    el("p", { class: "soft" }, "Publishes a part of the binlog again. The live checkpoint is not touched."),
+  const box = dialog(`Backfill ${pipeline.name}`,
+    el("p", { class: "soft" }, "Publishes a range of the binlog again. The checkpoint of the pipeline does not move."),
     field("Range", null, kind), groups,
     el("div", { class: "fields" },
-      field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true),
-      field("Suffix of the topics", "empty: the live topics", suffix),
-      field("Archived files", "folder or URL; empty: the server", archive)),
-    told, el("div", { class: "row" }, plan, start));
-  form(made, told, plan, start, {
+      field("Tables", "patterns, one a line; empty: all captured tables", tables, true),
+      field("Suffix of the topics", "appended to each topic's name; empty: the live topics", suffix),
+      field("Archived files", "folder or URL to read from; empty: the server", archive)),
+    message, el("div", { class: "row" }, plan, start));
+  form(box, message, plan, start, {
     planPath: `${path}/backfill/plan`,
     startPath: `${path}/backfill`,
     after,
@@ -86,7 +86,7 @@ export function backfillDialog(path, pipeline, after) {
     },
     show: (planned) => el("div", {},
       el("p", {}, el("strong", {}, `${bytes(planned.size_bytes)} of binlog in ${planned.files.length} ${planned.files.length === 1 ? "file" : "files"}`), ", ", el("code", {}, `${planned.window.start} → ${planned.window.head}`)),
-      suffix.value.trim() ? null : el("p", {}, el("span", { class: "badge warn" }, "live topics"), " Consumers of the live topics will see these changes twice."),
+      suffix.value.trim() ? null : el("p", {}, el("span", { class: "badge warn" }, "live topics"), " Consumers of the live topics get these changes a second time."),
       table("Tables in the range", ["Table", "#Rows", "#Bytes", "Topic"], Object.entries(planned.tables).map(([name, one]) =>
         [name, number(one.rows), bytes(one.size_bytes), planned.topics[name] ? el("code", {}, planned.topics[name]) : el("span", { class: "soft" }, "left out")]))),
     started: { text: (done) => `Backfill ${done.run_id} started` },
@@ -98,18 +98,18 @@ export function snapshotDialog(path, pipeline, after) {
   const where = el("input", { name: "where", autocomplete: "off", placeholder: "id > 1000 AND status = 'open'" });
   const speed = el("input", { name: "rows_per_second", type: "number", min: 1, "data-free": true });
   const connections = el("input", { name: "connections", type: "number", min: 1, "data-free": true });
-  const told = el("div", { "aria-live": "polite" });
+  const message = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show the plan");
   const start = el("button", { class: "primary", disabled: true }, "Start the snapshot");
-  const made = dialog(`Snapshot ${pipeline.name}`,
-    el("p", { class: "soft" }, "Publishes the rows that the tables have, to their live topics, as op r. No table is locked; the pipeline keeps running beside it."),
+  const box = dialog(`Snapshot ${pipeline.name}`,
+    el("p", { class: "soft" }, "Publishes the existing rows of tables to their live topics, as op r. No table is locked, and the pipeline continues to run."),
     el("div", { class: "fields" },
-      field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true),
-      field("Where", "only rows for which this is true; empty: all", where, true),
-      field("Rows a second", "at most; empty: as fast as it goes", speed),
-      field("Connections", "at most, at the same time; empty: one a core", connections)),
-    told, el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_snapshot__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
-  form(made, told, plan, start, {
+      field("Tables", "patterns, one a line; empty: all captured tables", tables, true),
+      field("Where", "condition on the rows to publish; empty: all rows", where, true),
+      field("Rows per second", "upper limit; empty: no limit", speed),
+      field("Connections", "upper limit of concurrent connections to the source; empty: one for each core", connections)),
+    message, el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_snapshot__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
+  form(box, message, plan, start, {
     planPath: `${path}/snapshot/plan`,
     startPath: `${path}/snapshot`,
     after,
@@ -119,7 +119,7 @@ export function snapshotDialog(path, pipeline, after) {
       ...(speed.value ? { rows_per_second: Number(speed.value) } : {}),
       ...(connections.value ? { connections: Number(connections.value) } : {}),
     }),
-    show: (planned) => table("Tables", ["Table", "#Rows, about", "Primary key", "Topic"], planned.tables.map((one) => {
+    show: (planned) => table("Tables", ["Table", "#Rows (estimate)", "Primary key", "Topic"], planned.tables.map((one) => {
       const name = `${one.database}.${one.table}`;
       return [name, number(one.estimated_rows), one.key || "none: one consistent read", el("code", {}, planned.topics[name])];
     })),
@@ -133,16 +133,16 @@ export function verifyDialog(path, pipeline, after) {
   const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
   const deep = el("input", { type: "checkbox", name: "deep" });
   const sample = el("input", { name: "sample_percent", type: "number", min: 1, max: 100, value: 100 });
-  const told = el("div", { "aria-live": "polite" });
+  const message = el("div", { "aria-live": "polite" });
   const start = el("button", { class: "primary" }, "Start the verification");
-  const made = dialog(`Verify ${pipeline.name}`,
-    el("p", { class: "soft" }, "Compares each row of a server with what the topics have, and changes neither. No table is locked."),
+  const box = dialog(`Verify ${pipeline.name}`,
+    el("p", { class: "soft" }, "Compares each row of a server with the topics, and changes neither. No table is locked."),
     el("div", { class: "fields" },
-      pipeline.followers.length ? field("Rows of", "a follower's are compared where it stands", server) : null,
-      field("Percent", "of the rows; less than 100 proves nothing of the others", sample),
-      field("Deep", "also checks that the records of each key form a chain", deep),
-      field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true)),
-    told, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
+      pipeline.followers.length ? field("Server", "a follower is compared at its own position", server) : null,
+      field("Percent", "share of the chunks to compare, 1 to 100; rows of other chunks are not checked", sample),
+      field("Deep", "also checks that each record's before image equals the after image of the key's previous record", deep),
+      field("Tables", "patterns, one a line; empty: all captured tables", tables, true)),
+    message, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
   start.addEventListener("click", async () => {
     start.disabled = true;
     try {
@@ -152,11 +152,11 @@ export function verifyDialog(path, pipeline, after) {
         deep: deep.checked,
         ...(server.value ? { follower: server.value } : {}),
       });
-      made.close();
+      box.close();
       toast(`Verification ${done.run_id} started`);
       await after();
     } catch (error) {
-      told.replaceChildren(problem("Refused", error.message));
+      message.replaceChildren(problem("Refused", error.message));
       start.disabled = false;
     }
   });
@@ -166,17 +166,17 @@ export function seekDialog(path, pipeline, after, to = "") {
   const where = el("input", { name: "to", value: to, list: "seek-places", autocomplete: "off", placeholder: "latest, binlog.000012:4077, 2026-01-31T12:00:00Z" });
   const why = el("input", { name: "why", autocomplete: "off", "data-free": true });
   const finish = el("label", { hidden: true }, el("input", { type: "checkbox", name: "finish", checked: true, "data-free": true }),
-    "Finish what is unfinished first", el("small", {}, "publishes and commits it, as it was frozen; otherwise it is given up, and what of it is in Kafka may come twice"));
-  const told = el("div", { "aria-live": "polite" });
+    "Finish unfinished windows first", el("small", {}, "if on, they are published and committed before the seek; if off, they are discarded, and messages of them that are in Kafka may be published again"));
+  const message = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show what happens");
   const start = el("button", { class: "danger", disabled: true }, "Move the checkpoint");
-  const made = dialog(`Seek ${pipeline.name}`,
-    el("p", { class: "soft" }, "Moves the checkpoint. The next run goes on from there. It is recorded, and undone by one more seek."),
-    el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "no place yet"), "."),
+  const box = dialog(`Seek ${pipeline.name}`,
+    el("p", { class: "soft" }, "Moves the checkpoint, from which the next run continues. The seek is recorded; a seek back undoes it."),
+    el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "none yet"), "."),
     field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
-    field("Why", "for the record", why), told, finish,
-    el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_seek__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
-  form(made, told, plan, start, {
+    field("Reason", "stored in the record of the seek", why), message, finish,
+    el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_seek__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
+  form(box, message, plan, start, {
     planPath: `${path}/seek/plan`,
     startPath: `${path}/seek`,
     after,
@@ -184,9 +184,9 @@ export function seekDialog(path, pipeline, after, to = "") {
     show: (planned) => {
       finish.hidden = !planned.unfinished.length;
       const moves = planned.skipped_bytes || planned.repeated_bytes || planned.not_known;
-      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "not known" : "neither";
+      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "unknown" : "no effect";
       return el("div", {},
-        el("p", {}, el("code", {}, `${planned.from || "nowhere"} → ${planned.to}`)),
+        el("p", {}, el("code", {}, `${planned.from || "no checkpoint"} → ${planned.to}`)),
         el("p", {}, el("span", { class: moves ? "badge warn" : "badge good" }, what), ` ${planned.effect}.`));
     },
     started: { more: (planned) => ({ expected: planned.from || undefined }), text: (done) => `Seek ${done.run_id} started` },

@@ -1,39 +1,39 @@
-// Making elements. Text is always text: nothing that a server said becomes markup, or turns the direction of what follows.
+// Creates elements. Text of a server never becomes markup, and never changes the direction of the text after it.
 
-// Characters that print nothing, move something or turn a direction, written as \u202e: names of tables, topics and files may
-// have any, and a server's errors too.
+// The text with control and format characters escaped, as in \u202e: names of tables, topics and files may have any, and so may
+// the errors of servers.
 export const shown = (value) =>
   typeof value !== "string" ? value
     : value.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}]/gu, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
 
-// Attributes that are not read by people: an address, or what a form sends back as it is.
-const WRITTEN = new Set(["href", "value", "id", "for", "src", "pattern"]);
+// Attributes that are set unescaped: addresses, and values that a form sends back.
+const UNESCAPED = new Set(["href", "value", "id", "for", "src", "pattern"]);
 
 export function el(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : WRITTEN.has(key) ? value : shown(value));
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : UNESCAPED.has(key) ? value : shown(value));
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false).map(shown));
-  return made;
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false).map(shown));
+  return element;
 }
 
 export function svg(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children.map(shown));
-  return made;
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children.map(shown));
+  return element;
 }
 
 export function toast(text, bad = false) {
-  const made = el("div", { class: bad ? "bad" : "" }, text);
-  document.getElementById("toasts").append(made);
-  setTimeout(() => made.remove(), bad ? 12000 : 6000);
+  const element = el("div", { class: bad ? "bad" : "" }, text);
+  document.getElementById("toasts").append(element);
+  setTimeout(() => element.remove(), bad ? 12000 : 6000);
 }
 
-// Do `work` again and again while the view is shown; not while its browser tab is hidden.
+// Call `work` periodically while the view is shown, except while the browser tab is hidden.
 export async function every(milliseconds, alive, work) {
   while (alive()) {
     await new Promise((done) => setTimeout(done, milliseconds));
@@ -53,14 +53,14 @@ export const hollow = (heading, title, text, ...more) =>
   el("div", { class: "card empty" }, el(heading, {}, title), el("p", {}, text), ...more);
 
 export function table(caption, heads, rows) {
-  const cell = (value, place, tag) => {
-    const head = heads[place];
+  const cell = (value, index, tag) => {
+    const head = heads[index];
     return el(tag, { class: head.startsWith("#") ? "number" : head.startsWith("~") ? "wrap" : null, scope: tag === "th" ? "col" : null }, value);
   };
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${caption}` },
     el("table", {},
-      el("thead", {}, el("tr", {}, heads.map((head, place) => cell(head.replace(/^[#~]/, ""), place, "th")))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((value, place) => cell(value, place, "td")))))));
+      el("thead", {}, el("tr", {}, heads.map((head, index) => cell(head.replace(/^[#~]/, ""), index, "th")))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((value, index) => cell(value, index, "td")))))));
 }
 
 export const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en"));
@@ -68,13 +68,13 @@ export const number = (value) => (value === null || value === undefined ? "–" 
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
-  let place = 0;
+  let index = 0;
   let left = value;
-  while (Math.abs(left) >= 1000 && place < units.length - 1) { left /= 1000; place += 1; }
-  return `${place ? left.toFixed(1) : left} ${units[place]}`;
+  while (Math.abs(left) >= 1000 && index < units.length - 1) { left /= 1000; index += 1; }
+  return `${index ? left.toFixed(1) : left} ${units[index]}`;
 }
 
-// FILE:POSITION, which breaks behind the colon where it must break.
+// FILE:POSITION, which may wrap only after the colon.
 export function coordinates(text) {
   const [file, at] = (text || "–").split(/(?<=:)/);
   return el("span", { class: "mono" }, file, at ? el("wbr") : null, at);

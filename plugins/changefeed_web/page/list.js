@@ -1,5 +1,5 @@
-// All pipelines: what Airflow knows of them first, then each one's position as its source answers, and again for those
-// that are on the screen.
+// All pipelines: first the state that Airflow has of them, then each one's position as its source answers. Cards that are
+// on the screen are refreshed.
 
 import { get } from "./api.js";
 import { el, empty, every, loading, problem } from "./dom.js";
@@ -13,7 +13,7 @@ export async function list(main, alive) {
   if (!alive()) return;
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines" });
   const cards = el("div", { class: "cards" });
-  const nothing = empty("Nothing found", "No pipeline has that in its name, owner, tags or tables.");
+  const nothing = empty("Nothing found", "No pipeline has these words in its name, source, owner, tags or tables.");
   nothing.hidden = true;
   const places = found.pipelines.map((pipeline) => ({ pipeline, card: card(pipeline) }));
   cards.append(...places.map((place) => place.card));
@@ -26,9 +26,9 @@ export async function list(main, alive) {
     }
     nothing.hidden = places.some((place) => !place.card.hidden);
   });
-  const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is refused`, text));
-  const none = empty("No pipelines yet", "A pipeline is a YAML file: one MySQL source, one Kafka cluster, a set of tables.",
-    el("p", {}, el("a", { href: "#/new" }, "Create the first one")));
+  const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is invalid`, text));
+  const none = empty("No pipelines yet", "A pipeline is a YAML file that names a MySQL source, a Kafka cluster and a set of tables.",
+    el("p", {}, el("a", { href: "#/new" }, "Create the first pipeline")));
   main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), refused, places.length ? cards : refused.length ? null : none, nothing,
     el("p", {}, el("a", { href: "docs" }, "REST API"))));
   const look = async (queue) => {

@@ -1,4 +1,4 @@
-// Which view is shown: #/ all pipelines, #/pipelines/NAME one, #/pipelines/NAME/yaml its settings, #/new a new one.
+// Shows the view of the address: #/ all pipelines, #/pipelines/NAME one, #/pipelines/NAME/yaml its settings, #/new a new one.
 
 import { detail, notThere, yaml } from "./detail.js";
 import { el, problem, shown as shownText } from "./dom.js";
@@ -8,8 +8,8 @@ import { followTheme } from "./theme.js";
 const main = document.getElementById("main");
 let shown = 0;
 
-// A part of the address. One that somebody cut or mistyped, as in %E0%A4%A, is what it is: no pipeline has such a name.
-function decoded(part) {
+// A decoded part of the address. A malformed one, as in %E0%A4%A, is returned as it is: no pipeline has such a name.
+function decode(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -20,7 +20,7 @@ function decoded(part) {
 async function show() {
   const mine = ++shown;
   const alive = () => mine === shown;
-  const [kind, name, part] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
+  const [kind, name, part] = location.hash.replace(/^#\/?/, "").split("/").map(decode);
   document.querySelectorAll("dialog").forEach((one) => one.close());
   document.title = name ? `${shownText(name)} · Changefeed` : "Changefeed";
   try {
@@ -30,7 +30,7 @@ async function show() {
   } catch (error) {
     if (!alive()) return;
     if (error.status === 404) main.replaceChildren(notThere(name));
-    else main.replaceChildren(problem("This cannot be shown now", error.message, el("p", {}, el("button", { onclick: show }, "Try again"))));
+    else main.replaceChildren(problem("This view cannot be shown", error.message, el("p", {}, el("button", { onclick: show }, "Try again"))));
   }
 }
 

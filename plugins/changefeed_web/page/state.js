@@ -1,4 +1,4 @@
-// A pipeline's state in a word, and the facts that stand beside it.
+// The badge of a pipeline's state, and its figures.
 
 import { ago, bytes, coordinates, duration, el } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Light or dark: as Airflow's page around this one is, or as the system is.
+// Follows the theme of the Airflow page around this one, or else of the system: light or dark.
 
 function apply() {
   let dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -9,7 +9,7 @@ function apply() {
       else if (outer.classList.contains("light") || outer.dataset.theme === "light") dark = false;
     }
   } catch {
-    // a frame of another site: the system's choice stands
+    // a frame of another site: use the system's theme
   }
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
@@ -18,7 +18,7 @@ export function followTheme() {
   apply();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
   try {
-    // In Airflow's frame its theme is followed. Outside, this would watch the attribute that apply() sets, for ever.
+    // Only in Airflow's frame: otherwise this would observe the attribute that apply() sets, in an endless loop.
     if (parent !== window) new MutationObserver(apply).observe(parent.document.documentElement, { attributes: true });
   } catch {
     // as above

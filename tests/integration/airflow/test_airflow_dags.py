@@ -1,4 +1,4 @@
-"""Each DAG run by Airflow's own scheduler, against the real servers."""
+"""Each DAG, run by Airflow's scheduler on real servers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from airflow_database import PROGRAMS
-from airflow_site import Site, until
+from airflow_site import SCRAPE_TOKEN, Site, wait_until
 from integration.kafka_pipeline import committed, ids
+from monitoring_example import labels_by_metric, panels, rules
 
+from changefeed.airflow.freshness_dag import FRESHNESS_DAG_ID
+from changefeed_web.metrics import METRICS
 from devstack.mysql import MysqlServer
 
 PIPELINE, MORE = "shop", "window_bytes: 1\n"
@@ -34,15 +38,15 @@ def shop(airflow_site: Site) -> Iterator[Site]:
     )
     airflow_site.add_pipeline(PIPELINE, "shop", more=MORE, submit=True)
     airflow_site.wait_for_dag("example_downstream")
-    assert airflow_site.run(INGEST)["ingest"] == "skipped", "nothing is new: Spark is not started"
+    assert airflow_site.run(INGEST)["ingest"] == "skipped", "nothing is new, so Spark is not started"
     yield airflow_site
     airflow_site.mysql.execute("DROP DATABASE shop")
 
 
 def status(site: Site) -> dict[str, Any]:
     with site.client() as client:
-        found: dict[str, Any] = client.get("/changefeed/api/pipelines/shop").json()["position"]
-        return found
+        content: dict[str, Any] = client.get("/changefeed/api/pipelines/shop").json()["position"]
+        return content
 
 
 def records(site: Site, topic: str) -> list[str]:
@@ -51,9 +55,9 @@ def records(site: Site, topic: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def caught_up(shop: Site) -> dict[str, Any]:
-    """A backlog of three files, taken in one run by spark-submit; what was known before and after it.
+    """A backlog of three files, published in one run by spark-submit; status before and after, states and log.
 
-    The runs after it are not about starting Spark: they use the one that is up.
+    Later runs use the running Spark Connect server.
     """
     before = status(shop)
     for number in range(3):
@@ -78,35 +82,35 @@ def test_a_backlog_is_taken_in_several_windows_of_one_run(shop: Site, caught_up:
 
 
 @pytest.mark.extended
-def test_a_task_s_log_ends_with_its_table(caught_up: dict[str, Any]) -> None:
+def test_log_of_a_task_ends_with_its_table(caught_up: dict[str, Any]) -> None:
     assert "shop.orders     9     9" in caught_up["log"]
     assert "committed window" in caught_up["log"]
 
 
 @pytest.mark.extended
-def test_tables_that_got_rows_tell_it_to_airflow_and_downstream_runs(shop: Site, caught_up: dict[str, Any]) -> None:
+def test_asset_events_of_changed_tables_start_the_downstream_dag(shop: Site, caught_up: dict[str, Any]) -> None:
     assert caught_up["states"][""] == "success"
     with shop.client() as client:
 
-        def told() -> list[dict[str, Any]] | None:
-            # Airflow 3.3.2 answers 500 while a run that an event created is still queued: it has no start date yet.
+        def read_events() -> list[dict[str, Any]] | None:
+            # Airflow 3.3.2 answers 500 while a run of an event is queued, because the run has no start date yet.
             answer = client.get("/api/v2/assets/events")
             return list(answer.json()["asset_events"]) if answer.status_code == 200 else None
 
-        events = until(told, "Airflow tells the assets' events", 60)
+        events = wait_until(read_events, "Airflow returns the asset events", 60)
         (orders,) = [event for event in events if event["extra"].get("table") == "shop.orders"]
         assert orders["uri"] == "kafka://kafka_shop/shop.orders"
         assert orders["extra"]["rows"] == 9
         assert sum(one["last"] - one["first"] + 1 for one in orders["extra"]["offsets"].values()) >= 9
         assert orders["extra"]["start"] == caught_up["before"]["checkpoint"]
-        assert len(orders["extra"]["windows"]) == 3, "one event a run, of all its windows that had rows"
+        assert len(orders["extra"]["windows"]) == 3, "one event for each run, with all windows that have rows"
 
         def downstream() -> str | None:
             runs = client.get("/api/v2/dags/example_downstream/dagRuns").json()["dag_runs"]
             return str(runs[0]["dag_run_id"]) if runs else None
 
-        run_id = until(downstream, "the downstream DAG runs", 60)
-    assert shop.ended("example_downstream", run_id)[""] == "success"
+        run_id = wait_until(downstream, "the downstream DAG runs", 60)
+    assert shop.wait_for_run("example_downstream", run_id)[""] == "success"
     assert "9 rows of shop.orders" in shop.log("example_downstream", "show", run_id)
 
 
@@ -122,34 +126,32 @@ def test_a_run_stops_at_its_bounds_and_refuses_unknown_ones(shop: Site, caught_u
         assert wrong.status_code == 400
     until_there = status(shop)["head"]
     shop.mysql.execute("INSERT INTO shop.orders (n) VALUES (77)")
-    assert shop.run(INGEST, {"until": until_there})["plan"] == "failed", "behind the checkpoint"
+    assert shop.run(INGEST, {"until": until_there})["plan"] == "failed", "before the checkpoint"
     assert shop.run(INGEST, {"max_bytes": 1})[""] == "success"
-    assert status(shop)["lag_bytes"] == 0, "one transaction was there: a window always moves"
+    assert status(shop)["lag_bytes"] == 0, "a window has at least one transaction"
 
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("caught_up")
-def test_a_comparison_with_the_source_is_a_run_that_keeps_its_report(shop: Site) -> None:
+def test_verify_run_compares_with_the_source_and_stores_its_report(shop: Site) -> None:
     with shop.client() as client:
         started = client.post("/changefeed/api/pipelines/shop/verify", json={"wait_seconds": 300})
         assert started.status_code == 202, started.text
-        shop.run(INGEST)  # where the source went on since
+        shop.run(INGEST)  # publishes what the source has written meanwhile
         run_id = started.json()["run_id"]
-        assert shop.ended(VERIFY, run_id)[""] == "success", shop.log(VERIFY, "compare", run_id)
-        found = client.get("/changefeed/api/pipelines/shop/verifications").json()
-    (report,) = found["reports"]
+        assert shop.wait_for_run(VERIFY, run_id)[""] == "success", shop.log(VERIFY, "compare", run_id)
+        content = client.get("/changefeed/api/pipelines/shop/verifications").json()
+    (report,) = content["reports"]
     assert (report["outcome"], report["run"]) == ("equal", run_id)
     (rows,) = shop.mysql.execute("SELECT COUNT(*) FROM shop.orders")[0]
     compared = {table["table"]: table["compared"] for table in report["tables"]}
     assert compared == {"shop.customers": 1, "shop.orders": rows}
-    assert [run["run_id"] for run in found["runs"]] == [run_id]
+    assert [run["run_id"] for run in content["runs"]] == [run_id]
     assert "shop: equal: the topics have what the source has" in shop.log(VERIFY, "result", run_id)
 
 
 @pytest.mark.extended
-def test_a_follower_that_its_dag_keeps_is_compared_with_the_topics_by_name(
-    shop: Site, mysql_follower: MysqlServer
-) -> None:
+def test_verify_run_compares_a_follower_of_the_replicate_dag(shop: Site, mysql_follower: MysqlServer) -> None:
     file, position, *_ = shop.mysql.execute("SHOW BINARY LOG STATUS")[0]
     shop.mysql.execute(
         "CREATE DATABASE twin",
@@ -180,8 +182,8 @@ def test_a_follower_that_its_dag_keeps_is_compared_with_the_topics_by_name(
         mysql_follower.execute("UPDATE twin.pets SET name = 'forged' WHERE id = 2")
         started = client.post("/changefeed/api/pipelines/twin/verify", json={"follower": "copy"})
         assert started.status_code == 202, started.text
-        ended = shop.ended("changefeed_verify__twin", started.json()["run_id"])
-        assert ended == {"": "failed", "plan": "success", "compare": "success", "result": "failed"}
+        states = shop.wait_for_run("changefeed_verify__twin", started.json()["run_id"])
+        assert states == {"": "failed", "plan": "success", "compare": "success", "result": "failed"}
         (report,) = client.get("/changefeed/api/pipelines/twin/verifications").json()["reports"]
         measured = client.get("/changefeed/metrics").text
     assert (report["follower"], report["outcome"], report["compared"], report["differing"]) == ("copy", "differs", 2, 1)
@@ -196,47 +198,47 @@ def test_a_follower_that_its_dag_keeps_is_compared_with_the_topics_by_name(
 
 
 @pytest.mark.extended
-def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice(
+def test_backfill_publishes_to_suffixed_topics_and_its_retry_repeats_nothing(
     shop: Site, caught_up: dict[str, Any]
 ) -> None:
     live, checkpoint = records(shop, "shop.orders"), status(shop)["checkpoint"]
     start = caught_up["before"]["checkpoint"].partition(":")[0]
     run_id = shop.trigger(BACKFILL, {"from_file": start, "tables": ["shop.orders"]})
-    assert shop.ended(BACKFILL, run_id)[""] == "success"
+    assert shop.wait_for_run(BACKFILL, run_id)[""] == "success"
     plan = shop.log(BACKFILL, "plan", run_id)
     assert f"{start} " in plan
     assert "shop.orders.replay" in plan
     replayed = records(shop, "shop.orders.replay")
     assert len(replayed) == 3
-    assert set(replayed) <= set(live), "the same event ids: a consumer can tell that it has them"
+    assert set(replayed) <= set(live), "the event ids are the same, so consumers can recognize repeated events"
     with shop.client() as client:
         cleared = client.post(
             f"/api/v2/dags/{BACKFILL}/clearTaskInstances",
             json={"dry_run": False, "dag_run_id": run_id, "task_ids": ["ingest", "finish"], "only_failed": False},
         )
         assert cleared.status_code == 200, cleared.text
-    assert shop.ended(BACKFILL, run_id)[""] == "success"
+    assert shop.wait_for_run(BACKFILL, run_id)[""] == "success"
     assert records(shop, "shop.orders.replay") == replayed
     assert (records(shop, "shop.orders"), status(shop)["checkpoint"]) == (live, checkpoint)
 
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("caught_up")
-def test_a_snapshot_publishes_the_rows_that_are_there_and_its_retry_nothing_twice(shop: Site) -> None:
+def test_snapshot_publishes_existing_rows_and_its_retry_repeats_nothing(shop: Site) -> None:
     (rows,) = shop.mysql.execute("SELECT COUNT(*) FROM shop.orders")[0]
     live = records(shop, "shop.orders")
     with shop.client() as client:
         began = client.post("/changefeed/api/pipelines/shop/snapshot", json={"tables": ["shop.orders"]})
         assert began.status_code == 202, began.text
     run_id = began.json()["run_id"]
-    assert shop.ended(SNAPSHOT, run_id)[""] == "success"
+    assert shop.wait_for_run(SNAPSHOT, run_id)[""] == "success"
     assert "shop.orders" in shop.log(SNAPSHOT, "plan", run_id)
     published = records(shop, "shop.orders")
     assert len(published) == len(set(published)) == len(live) + rows
     with shop.client() as client:
-        found = client.get("/changefeed/api/pipelines/shop/snapshots").json()
-        assert found["runs"][0]["run_id"] == run_id
-        (status,) = found["snapshots"]
+        content = client.get("/changefeed/api/pipelines/shop/snapshots").json()
+        assert content["runs"][0]["run_id"] == run_id
+        (status,) = content["snapshots"]
         assert (status["finished"], status["rows"], status["left_out"], status["seconds_left"]) == (True, rows, 0, 0)
         assert f'changefeed_snapshot_rows{{pipeline="shop"}} {rows}' in client.get("/changefeed/metrics").text
         cleared = client.post(
@@ -244,8 +246,36 @@ def test_a_snapshot_publishes_the_rows_that_are_there_and_its_retry_nothing_twic
             json={"dry_run": False, "dag_run_id": run_id, "task_ids": ["snapshot", "finish"], "only_failed": False},
         )
         assert cleared.status_code == 200, cleared.text
-    assert shop.ended(SNAPSHOT, run_id)[""] == "success"
+    assert shop.wait_for_run(SNAPSHOT, run_id)[""] == "success"
     assert records(shop, "shop.orders") == published
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("caught_up")
+def test_endpoint_has_the_metrics_and_labels_of_rules_and_dashboard(shop: Site) -> None:
+    """Each expression of examples/monitoring, compared with an answer to the scrape token."""
+    pipeline = "/changefeed/api/pipelines/shop"
+    with shop.client() as client:
+        if not client.get(f"{pipeline}/snapshots").json()["snapshots"]:  # if this test runs alone
+            shop.run(SNAPSHOT, {"tables": ["shop.orders"]})
+        if not client.get(f"{pipeline}/verifications").json()["reports"]:
+            started = client.post(f"{pipeline}/verify", json={"wait_seconds": 300}).json()
+            shop.run(INGEST)
+            shop.wait_for_run(VERIFY, started["run_id"])
+        shop.run(FRESHNESS_DAG_ID)
+        answer = httpx.get(
+            f"{shop.airflow.url}/changefeed/metrics", headers={"Authorization": f"Bearer {SCRAPE_TOKEN}"}, timeout=60
+        )
+        checkpoint = client.get(pipeline).json()["position"]
+    found = labels_by_metric(answer.text)
+    assert found.keys() == METRICS.keys() - {"changefeed_retention_headroom_seconds"} | (
+        found.keys() & {"changefeed_retention_headroom_seconds"}  # only if the server purges its binlog
+    )
+    for expression in (*rules(), *panels()):
+        for name in expression.metrics & found.keys():
+            assert expression.labels - {"value"} <= found[name], expression
+    committed_at = checkpoint["committed_at_ms"] / 1000
+    assert f'changefeed_committed_at_seconds{{pipeline="shop"}} {committed_at!r}' in answer.text.splitlines()
 
 
 @pytest.mark.extended
@@ -260,7 +290,7 @@ def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any]) 
 
 
 @pytest.mark.extended
-def test_a_backfill_of_what_is_not_there_names_what_is(shop: Site) -> None:
+def test_backfill_of_a_purged_file_names_the_existing_files(shop: Site) -> None:
     states = shop.run(BACKFILL, {"from_file": "binlog.000999"})
     assert (states["plan"], states["ingest"]) == ("failed", "upstream_failed")
     with shop.client() as client:
@@ -271,7 +301,7 @@ def test_a_backfill_of_what_is_not_there_names_what_is(shop: Site) -> None:
 
 
 @pytest.mark.extended
-def test_a_seek_repeats_what_it_says_is_recorded_and_undone(shop: Site, caught_up: dict[str, Any]) -> None:
+def test_seek_repeats_its_range_is_recorded_and_can_be_undone(shop: Site, caught_up: dict[str, Any]) -> None:
     there, live = status(shop)["checkpoint"], records(shop, "shop.customers")
     target = caught_up["before"]["checkpoint"]
     shown = shop.run(SEEK, {"to": target, "why": "to see"})
@@ -282,7 +312,7 @@ def test_a_seek_repeats_what_it_says_is_recorded_and_undone(shop: Site, caught_u
     assert status(shop)["checkpoint"] == target
     assert shop.run(INGEST)[""] == "success"
     again = records(shop, "shop.customers")
-    assert (len(again), set(again)) == (2 * len(live), set(live)), "the same events a second time, no other"
+    assert (len(again), set(again)) == (2 * len(live), set(live)), "the same events are repeated, and no others"
     assert shop.run(SEEK, {"to": there, "why": "undo", "apply": True})[""] == "success"
     with shop.client() as client:
         seeks = client.get("/changefeed/api/pipelines/shop/seeks").json()["seeks"]
@@ -290,11 +320,11 @@ def test_a_seek_repeats_what_it_says_is_recorded_and_undone(shop: Site, caught_u
         ("ada", "undo", there),
         ("ada", "a test", target),
     ]
-    _the_command_leaves_the_same_record(shop, target, seeks[1])
+    _check_command_writes_the_same_record(shop, target, seeks[1])
 
 
-def _the_command_leaves_the_same_record(shop: Site, target: str, by_dag: dict[str, Any]) -> None:
-    """A seek from the same checkpoint to the same target, by `changefeed seek` instead of the DAG."""
+def _check_command_writes_the_same_record(shop: Site, target: str, by_dag: dict[str, Any]) -> None:
+    """Seek from the same checkpoint to the same target with `changefeed seek` instead of the DAG."""
     command = [str(PROGRAMS / "changefeed"), "seek", PIPELINE, target, "--why", "a test", "--yes", "--json"]
     done = subprocess.run(command, env=shop.airflow.env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

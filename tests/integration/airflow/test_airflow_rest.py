@@ -1,4 +1,4 @@
-"""The REST API's contract: what it answers, and what it refuses."""
+"""The contract of the REST API: its answers and refusals."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def test_a_write_is_refused_without_a_token_and_without_the_permission(
         *(f"/pipelines/rest/{what}" for what in ("windows", "schema", "tables", "seeks")),
     ],
 )
-def test_reading_needs_a_token_and_no_more(rest: Site, path: str) -> None:
+def test_reading_requires_a_token_only(rest: Site, path: str) -> None:
     with rest.client(None) as nobody, rest.client("vera") as viewer:
         assert nobody.get(API + path).status_code == 401
         assert viewer.get(API + path).status_code == 200
 
 
-def test_a_pipeline_tells_its_state_and_lag(rest: Site) -> None:
+def test_pipeline_shows_its_state_and_lag(rest: Site) -> None:
     with rest.client() as client:
-        found = client.get(f"{API}/pipelines/rest").json()
-        assert found["position"]["state"] in ("new", "current", "behind")
-        assert found["topics"] == {"rest.t": "rest.t"}
-        assert found["dag"]["dag_id"] == "changefeed_ingest__rest"
+        content = client.get(f"{API}/pipelines/rest").json()
+        assert content["position"]["state"] in ("new", "current", "behind")
+        assert content["topics"] == {"rest.t": "rest.t"}
+        assert content["dag"]["dag_id"] == "changefeed_ingest__rest"
         assert "rest" in [one["name"] for one in client.get(f"{API}/pipelines").json()["pipelines"]]
         assert client.get(f"{API}/pipelines/nosuch").status_code == 404
 
@@ -83,12 +83,12 @@ def test_a_pipeline_tells_its_state_and_lag(rest: Site) -> None:
 @pytest.mark.extended
 def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Site) -> None:
     with rest.client("ulf") as client:
-        made = client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")})
-        assert made.status_code == 201, made.text
+        created = client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")})
+        assert created.status_code == 201, created.text
         rest.wait_for_dag("changefeed_ingest__made")
         assert client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")}).status_code == 409
         tag = client.get(f"{API}/pipelines/made").headers["ETag"]
-        assert tag == made.headers["ETag"]
+        assert tag == created.headers["ETag"]
         text = yaml_of("made", more="owner: ulf\n")
         assert client.put(f"{API}/pipelines/made", json={"yaml": text}).status_code == 428
         changed = client.put(f"{API}/pipelines/made", json={"yaml": text}, headers={"If-Match": tag})
@@ -110,10 +110,10 @@ def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Sit
         ("name: [", "is not YAML"),
         ("!!python/object/apply:os.system ['true']", "is not YAML"),
         (yaml_of("code", "spark: {conf: {spark.driver.extraJavaOptions: -agentpath:x}}\n"), "can name code to run"),
-        (yaml_of("code", "alerts: {notify: [{notifier: os.system}]}\n"), "not among `notifiers`"),
+        (yaml_of("code", "alerts: {notify: [{notifier: os.system}]}\n"), "not in `notifiers`"),
     ],
 )
-def test_a_wrong_pipeline_is_refused_with_its_mistake_and_nothing_is_written(rest: Site, text: str, words: str) -> None:
+def test_invalid_pipeline_is_refused_and_not_written(rest: Site, text: str, words: str) -> None:
     before = sorted(path.name for path in rest.pipelines.glob("*"))
     with rest.client() as client:
         answer = client.post(f"{API}/pipelines", json={"yaml": text})
@@ -125,7 +125,7 @@ def test_a_wrong_pipeline_is_refused_with_its_mistake_and_nothing_is_written(res
 
 
 @pytest.mark.extended
-def test_a_salt_is_shown_to_nobody_and_where_it_stands_to_who_may_change_the_pipeline(rest: Site) -> None:
+def test_salt_is_hidden_and_its_location_shown_to_editors_only(rest: Site) -> None:
     masked = "columns: {mask: {rest.t.text: {sha256: {environment: PL4NTED}}}}\n"
     (rest.pipelines / "salted.yaml").write_text(yaml_of("salted", masked))
     (rest.pipelines / "wrong.yaml").write_text(
@@ -148,7 +148,7 @@ def test_a_salt_is_shown_to_nobody_and_where_it_stands_to_who_may_change_the_pip
 
 
 @pytest.mark.extended
-def test_of_two_changes_made_at_once_one_wins_and_one_is_told(rest: Site) -> None:
+def test_concurrent_change_of_a_pipeline_is_refused(rest: Site) -> None:
     with rest.client() as client:
         seen = client.get(f"{API}/pipelines/rest")
         tag = seen.headers["ETag"]
@@ -165,7 +165,7 @@ def test_of_two_changes_made_at_once_one_wins_and_one_is_told(rest: Site) -> Non
 
 
 @pytest.mark.extended
-def test_pause_and_resume_are_airflows_own(rest: Site) -> None:
+def test_pause_and_resume_change_the_state_of_the_dag(rest: Site) -> None:
     with rest.client("ulf") as client:
         dag = "/api/v2/dags/changefeed_ingest__rest"
         assert client.post(f"{API}/pipelines/rest/pause").json()["paused"] is True
@@ -189,24 +189,24 @@ def test_every_write_is_in_airflows_audit_log(rest: Site) -> None:
     [
         ("run", {"max_bytes": 0}, 422, "greater than 0"),
         ("run", {"max_byte": 1}, 422, "Extra inputs"),
-        ("seek/plan", {"to": "yesterday"}, 422, "wanted earliest"),
+        ("seek/plan", {"to": "yesterday"}, 422, "expected earliest"),
         ("seek/plan", {"to": "binlog.000999:4"}, 410, "is not there"),
         ("seek", {"to": "latest"}, 422, "needs a reason"),
         ("seek", {"to": "latest", "why": "x", "expected": "binlog.000999:4"}, 409, "look again"),
-        ("backfill", {}, 422, "wanted one range"),
-        ("backfill", {"from_file": "binlog.000001", "gtids": "x"}, 422, "wanted one range"),
+        ("backfill", {}, 422, "expected one range"),
+        ("backfill", {"from_file": "binlog.000001", "gtids": "x"}, 422, "expected one range"),
         ("backfill", {"from_file": "binlog.000001", "suffix": "no dot"}, 422, "suffix"),
         ("backfill/plan", {"from_file": "binlog.000001", "tables": ["other.t"]}, 422, "no table"),
         ("backfill/plan", {"from_time": "1999-01-01T00:00:00Z"}, 410, "begins at"),
-        ("snapshot", {"where": "SLEEP(9)"}, 422, "cannot be worked out"),
+        ("snapshot", {"where": "SLEEP(9)"}, 422, "cannot be evaluated"),
         ("snapshot", {"rows_per_second": 0}, 422, "greater than 0"),
         ("snapshot/plan", {"tables": ["other.*"]}, 422, "no table"),
         ("snapshot/plan", {"where": "nothing = 1"}, 422, "has no column"),
-        ("snapshot/pause", {}, 422, "no snapshot under way"),
-        ("snapshot/resume", {}, 422, "no snapshot under way"),
+        ("snapshot/pause", {}, 422, "no unfinished snapshot"),
+        ("snapshot/resume", {}, 422, "no unfinished snapshot"),
     ],
 )
-def test_a_wrong_request_is_told_what_is_wrong(
+def test_invalid_request_is_answered_with_its_error(
     rest: Site, path: str, body: dict[str, object], status: int, words: str
 ) -> None:
     with rest.client() as client:
@@ -215,20 +215,20 @@ def test_a_wrong_request_is_told_what_is_wrong(
 
 
 @pytest.mark.extended
-def test_a_source_that_is_down_is_a_state_and_not_a_failure(rest: Site) -> None:
+def test_unreachable_source_is_shown_as_state_error(rest: Site) -> None:
     text = yaml_of("down").replace("mysql_shop", "mysql_nowhere")
     (rest.pipelines / "down.yaml").write_text(text)
     with rest.client() as client:
-        found = client.get(f"{API}/pipelines/down")
-        assert found.status_code == 200
-        assert found.json()["position"]["state"] == "error"
-        assert "mysql_nowhere" in found.json()["position"]["error"]
-        tag = found.headers["ETag"]
+        content = client.get(f"{API}/pipelines/down")
+        assert content.status_code == 200
+        assert content.json()["position"]["state"] == "error"
+        assert "mysql_nowhere" in content.json()["position"]["error"]
+        tag = content.headers["ETag"]
         assert client.delete(f"{API}/pipelines/down", headers={"If-Match": tag}).status_code == 204
 
 
 @pytest.mark.extended
-def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
+def test_answer_of_a_started_run_links_to_the_run(rest: Site) -> None:
     first = rest.mysql.execute("SHOW BINARY LOGS")[0][0]
     with rest.client("ulf") as client:
         backfill = client.post(f"{API}/pipelines/rest/backfill", json={"from_file": first, "tables": ["rest.t"]})
@@ -248,43 +248,43 @@ def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
 
 
 @pytest.mark.extended
-def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> None:
+def test_schemas_are_listed_with_their_ddl_statements(rest: Site) -> None:
     with rest.client("ulf") as client:
         client.post(f"{API}/pipelines/rest/resume")
     rest.run("changefeed_ingest__rest")
     rest.mysql.execute("INSERT INTO rest.t VALUES (1)")
-    rest.run("changefeed_ingest__rest")  # learns the tables
+    rest.run("changefeed_ingest__rest")  # reads the tables' schemas
     rest.mysql.execute("ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)")
     run_id = rest.trigger("changefeed_ingest__rest")
-    assert rest.ended("changefeed_ingest__rest", run_id)[""] == "success"
+    assert rest.wait_for_run("changefeed_ingest__rest", run_id)[""] == "success"
     with rest.client("vera") as client:
         window = client.get(f"{API}/pipelines/rest/windows").json()["windows"][0]
         assert window["run"]["href"] == f"/dags/changefeed_ingest__rest/runs/{run_id}"
-        found = client.get(f"{API}/pipelines/rest/schema").json()
-    (table,) = [one for one in found["tables"] if one["table"] == "t"]
+        content = client.get(f"{API}/pipelines/rest/schema").json()
+    (table,) = [one for one in content["tables"] if one["table"] == "t"]
     assert table["primary_key"] == ["id"]
     columns = rest.mysql.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = 'rest' ORDER BY ordinal_position"
     )
     assert [column["name"] for column in table["columns"]] == [name for (name,) in columns]
-    assert found["changes"][0]["sql"] == "ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)"
+    assert content["changes"][0]["sql"] == "ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)"
 
 
 @pytest.mark.extended
-def test_what_becomes_of_each_table_is_told(rest: Site) -> None:
+def test_routing_of_each_table_is_listed(rest: Site) -> None:
     rest.mysql.execute("CREATE TABLE IF NOT EXISTS rest.keyless (a INT)")
     with rest.client("vera") as client:
-        found: dict[str, Any] = {}
-        while "rest.keyless" not in found:  # an answer is kept for some seconds
-            found = {one["table"]: one for one in client.get(f"{API}/pipelines/rest/tables").json()["tables"]}
+        content: dict[str, Any] = {}
+        while "rest.keyless" not in content:  # answers are cached for some seconds
+            content = {one["table"]: one for one in client.get(f"{API}/pipelines/rest/tables").json()["tables"]}
             time.sleep(0.5)
     rest.mysql.execute("DROP TABLE rest.keyless")
-    assert found.keys() == {"rest.t", "rest.keyless"}
-    assert (found["rest.t"]["topic"], found["rest.t"]["key"]) == ("rest.t", ["id"])
-    assert (found["rest.keyless"]["key"], found["rest.keyless"]["partition_by"]) == ([], "key")
-    sample = found["rest.t"]["sample"]
+    assert content.keys() == {"rest.t", "rest.keyless"}
+    assert (content["rest.t"]["topic"], content["rest.t"]["key"]) == ("rest.t", ["id"])
+    assert (content["rest.keyless"]["key"], content["rest.keyless"]["partition_by"]) == ([], "key")
+    sample = content["rest.t"]["sample"]
     assert (sample["about"], sample["key"]) == ("of a made-up row", '{"id":1}')
-    assert found["rest.keyless"]["sample"]["key"] is None
+    assert content["rest.keyless"]["sample"]["key"] is None
 
 
 @pytest.mark.extended
@@ -296,12 +296,12 @@ def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
     assert 'changefeed_last_run_retries{pipeline="rest"} 0' in text
 
 
-def test_the_api_describes_itself(rest: Site) -> None:
+def test_api_serves_its_description(rest: Site) -> None:
     with rest.client() as client:
         paths = client.get("/changefeed/openapi.json").json()["paths"]
         docs = client.get("/changefeed/docs")
         assert docs.status_code == 200
         assert "default-src 'self'" in docs.headers["Content-Security-Policy"]
-        assert "//" not in docs.text, "it needs nothing from elsewhere"
+        assert "//" not in docs.text, "it loads nothing from other servers"
     for path in ("/api/pipelines", "/api/pipelines/{name}/seek", "/api/pipelines/{name}/backfill", "/metrics"):
         assert path in paths

@@ -1,4 +1,4 @@
-"""What runs left unfinished in Airflow: failed, held by a pause, or cleared in the page after other runs."""
+"""Unfinished runs in Airflow: failed, held by a pause, or cleared after later runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from airflow_site import Site, until
+from airflow_site import Site, wait_until
 from integration.kafka_pipeline import committed, ids
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 @pytest.fixture(scope="module")
 def held(airflow_site: Site) -> Iterator[Site]:
-    """A pipeline with a checkpoint at the head, and a topic that takes records of up to 2 kB."""
+    """A pipeline with its checkpoint at the head, and a topic that accepts records of up to 2 kB."""
     airflow_site.mysql.execute(
         "CREATE DATABASE held",
         "CREATE TABLE held.orders (id INT PRIMARY KEY AUTO_INCREMENT, n INT)",
@@ -36,7 +36,7 @@ def held(airflow_site: Site) -> Iterator[Site]:
 
 
 def limit(site: Site, size_bytes: int, *, create: bool = False) -> None:
-    """The largest record that the topic of the notes takes."""
+    """Set the largest record that the topic of the notes accepts."""
     configs = {"max.message.bytes": str(size_bytes)}
     with KafkaConnection(site.kafka.bootstrap).admin() as admin:
         if create:
@@ -47,8 +47,8 @@ def limit(site: Site, size_bytes: int, *, create: bool = False) -> None:
 
 def look(site: Site, path: str = "") -> dict[str, Any]:
     with site.client() as client:
-        found: dict[str, Any] = client.get(API + path).json()
-        return found
+        content: dict[str, Any] = client.get(API + path).json()
+        return content
 
 
 def windows(site: Site) -> list[dict[str, Any]]:
@@ -61,45 +61,43 @@ def orders(site: Site) -> list[str]:
 
 def events(site: Site, table: str) -> list[dict[str, Any]]:
     with site.client() as client:
-        found = client.get("/api/v2/assets/events", params={"limit": 100}).json()["asset_events"]
-        return [event["extra"] for event in found if event["extra"].get("table") == table]
+        content = client.get("/api/v2/assets/events", params={"limit": 100}).json()["asset_events"]
+        return [event["extra"] for event in content if event["extra"].get("table") == table]
 
 
 def clear(site: Site, run_id: str) -> dict[str, str]:
-    """Clear the tasks of a run behind its plan, as a person does in the page; their states when they have ended."""
+    """Clear the tasks of a run after `plan`, as users do in Airflow; returns their states at the end."""
     with site.client() as client:
         body = {"dry_run": False, "dag_run_id": run_id, "task_ids": ["ingest", "commit"], "only_failed": False}
         answer = client.post(f"/api/v2/dags/{INGEST}/clearTaskInstances", json=body)
         assert answer.status_code == 200, answer.text
-    return site.ended(INGEST, run_id)
+    return site.wait_for_run(INGEST, run_id)
 
 
 @pytest.fixture(scope="module")
 def failed(held: Site) -> str:
-    """A run that sealed a window with orders, and failed in the next one, which has a record that is too large."""
+    """A run that sealed a window with orders, and failed in the next window, which has a too large record."""
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (1), (2)", "FLUSH BINARY LOGS")
     held.mysql.execute("INSERT INTO held.notes (text) VALUES (REPEAT('x', 9000))")
     run_id = held.trigger(INGEST)
-    assert held.ended(INGEST, run_id)["ingest"] == "failed"
+    assert held.wait_for_run(INGEST, run_id)["ingest"] == "failed"
     return run_id
 
 
-def test_windows_that_a_failed_run_sealed_are_told_to_airflow_by_the_run_that_commits_them(
-    held: Site, failed: str
-) -> None:
+def test_run_that_commits_windows_of_a_failed_run_emits_their_events(held: Site, failed: str) -> None:
     assert failed
     assert len(windows(held)) == 1
     assert events(held, "held.orders") == []
     limit(held, 100_000)
     assert held.run(INGEST)[""] == "success"
-    (told,) = events(held, "held.orders")
-    assert (told["rows"], told["windows"]) == (2, [windows(held)[-1]["number"]])
+    (event,) = events(held, "held.orders")
+    assert (event["rows"], event["windows"]) == (2, [windows(held)[-1]["number"]])
     assert [event["rows"] for event in events(held, "held.notes")] == [1]
     assert look(held)["position"]["lag_bytes"] == 0
     assert len(orders(held)) == 2
 
 
-def test_a_failed_run_that_is_cleared_when_others_have_finished_it_is_done_already(held: Site, failed: str) -> None:
+def test_clearing_a_failed_run_after_later_runs_changes_nothing(held: Site, failed: str) -> None:
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (3)")
     assert held.run(INGEST)[""] == "success"
     before = windows(held), look(held)["position"]["checkpoint"], orders(held)
@@ -107,13 +105,13 @@ def test_a_failed_run_that_is_cleared_when_others_have_finished_it_is_done_alrea
     assert (windows(held), look(held)["position"]["checkpoint"], orders(held)) == before
 
 
-def test_a_run_that_never_began_is_refused_when_it_is_cleared_after_others(held: Site) -> None:
+def test_clearing_an_unstarted_run_after_later_runs_is_refused(held: Site) -> None:
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (4)")
     path = held.pipelines / "held.yaml"
     text = path.read_text()
     path.write_text(text.replace(held.spark.url, "sc://127.0.0.1:1"))
     run_id = held.trigger(INGEST)
-    assert held.ended(INGEST, run_id)["ingest"] == "failed"
+    assert held.wait_for_run(INGEST, run_id)["ingest"] == "failed"
     path.write_text(text)
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (5)")
     for _ in range(2):
@@ -126,13 +124,13 @@ def test_a_run_that_never_began_is_refused_when_it_is_cleared_after_others(held:
 
 
 def hold(site: Site) -> str:
-    """A run whose windows are sealed, and which a pause holds before its commit; its id."""
+    """Start a run, and pause the pipeline, so that the run is held before `commit`; returns its id."""
     run_id = site.trigger(INGEST)
     path = f"/api/v2/dags/{INGEST}/dagRuns/{run_id}/taskInstances/ingest"
     with site.client() as client:
-        until(lambda: client.get(path).json()["state"] in ("running", "success"), "the job runs", 120)
+        wait_until(lambda: client.get(path).json()["state"] in ("running", "success"), "the job runs", 120)
         assert client.post(f"{API}/pause").status_code == 200
-        until(lambda: client.get(path).json()["state"] == "success", "the job has ended", 120)
+        wait_until(lambda: client.get(path).json()["state"] == "success", "the job has ended", 120)
     shown = look(site)
     assert (shown["dag"]["held"], shown["standing"]["text"]) == ([run_id], "paused, a run is held")
     return run_id
@@ -142,19 +140,19 @@ def seek(site: Site, **body: Any) -> dict[str, Any]:
     with site.client() as client:
         answer = client.post(f"{API}/seek", json=body)
         assert answer.status_code == 202, answer.text
-    states = site.ended(SEEK, answer.json()["run_id"])
+    states = site.wait_for_run(SEEK, answer.json()["run_id"])
     assert states[""] == "success", site.log(SEEK, "apply_seek", answer.json()["run_id"])
-    found: dict[str, Any] = answer.json()["plan"]
-    return found
+    content: dict[str, Any] = answer.json()["plan"]
+    return content
 
 
 def resume(site: Site, run_id: str) -> dict[str, str]:
     with site.client() as client:
         assert client.post(f"{API}/resume").status_code == 200
-    return site.ended(INGEST, run_id)
+    return site.wait_for_run(INGEST, run_id)
 
 
-def test_a_seek_gives_up_what_a_pause_holds_and_counts_what_comes_twice(held: Site) -> None:
+def test_seek_discards_the_held_run_and_counts_repeated_messages(held: Site) -> None:
     held.run(INGEST)
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (7), (8), (9)")
     before = orders(held)
@@ -168,21 +166,21 @@ def test_a_seek_gives_up_what_a_pause_holds_and_counts_what_comes_twice(held: Si
     assert look(held, "/seeks")["seeks"][0]["discarded"] == [window["number"]]
     states = resume(held, run_id)
     assert (states["commit"], states[""]) == ("skipped", "success")
-    assert "was given up when ada sought the pipeline" in held.log(INGEST, "commit", run_id)
+    assert "were discarded when ada moved the pipeline" in held.log(INGEST, "commit", run_id)
     assert held.run(INGEST)[""] == "success"
     assert len(orders(held)) == len(before) + 2 * 3
     assert len(set(orders(held))) == len(set(before)) + 3
 
 
-def test_a_seek_finishes_what_a_pause_holds_first_and_nothing_comes_twice(held: Site) -> None:
+def test_seek_finishes_the_held_run_first_and_repeats_nothing(held: Site) -> None:
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (10), (11)")
-    before, told = orders(held), len(events(held, "held.orders"))
+    before, emitted = orders(held), len(events(held, "held.orders"))
     run_id = hold(held)
     (window,) = windows(held)[:1]
     seek(held, to=window["head"], why="a test", finish=True)
     assert look(held)["position"]["checkpoint"] == window["head"]
     assert look(held, "/seeks")["seeks"][0]["discarded"] == []
-    assert len(events(held, "held.orders")) == told + 1
+    assert len(events(held, "held.orders")) == emitted + 1
     assert resume(held, run_id)[""] == "success"
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (12)")
     assert held.run(INGEST)[""] == "success"
@@ -191,7 +189,7 @@ def test_a_seek_finishes_what_a_pause_holds_first_and_nothing_comes_twice(held: 
     assert len(set(after)) == len(set(before)) + 3
 
 
-def test_a_seek_publishes_first_what_a_failed_run_began(held: Site) -> None:
+def test_seek_first_publishes_windows_of_a_failed_run(held: Site) -> None:
     held.run(INGEST)
     limit(held, 2000)
     held.mysql.execute("INSERT INTO held.notes (text) VALUES (REPEAT('y', 9000))")

@@ -1,4 +1,4 @@
-"""The DAG itself, run against real servers: MySQL -> Spark -> Kafka, and the checkpoint in an Airflow Variable."""
+"""The ingest DAG on real servers: MySQL, Spark, Kafka, and the checkpoint in an Airflow Variable."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_database import migrated
-from integration.rebuilt import event_ids, rebuilt, records_of, selected, topics_of
+from airflow_database import create_database
+from integration.topic_rows import event_ids, records_of, select_rows, topic_rows, topics_of
 
 from changefeed.model.topic_name import commit_log_topic
 from devstack.kafka import KafkaBroker
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 @dataclass
 class Feed:
-    """A pipeline whose DAG runs in a process of its own."""
+    """A pipeline whose DAG runs in another process."""
 
     name: str
     database: str
@@ -67,24 +67,27 @@ class Feed:
             self._results.close()
 
     def do(self, what: str) -> dict[str, str]:
-        """`run` the DAG, or a task `again`: the states of its tasks, none of which fails."""
-        found = self.states_after(what)
-        if "failed" in found.values():
-            pytest.fail(f"{what}: {found}\n{self.log.read_text()[-8000:]}")
-        return found
+        """Run the DAG (`run`) or repeat a task (`again TASK`).
+
+        Returns the states of the tasks, of which none may fail.
+        """
+        result = self.states_after(what)
+        if "failed" in result.values():
+            pytest.fail(f"{what}: {result}\n{self.log.read_text()[-8000:]}")
+        return result
 
     def states_after(self, what: str) -> dict[str, str]:
-        """The same, whether they fail or not."""
+        """As `do`, but tasks may fail."""
         assert self._process is not None
         assert self._process.stdin is not None
         print(what, file=self._process.stdin, flush=True)
         line = self._results.readline()
         assert line, f"the DAG's process ended:\n{self.log.read_text()[-4000:]}"
-        found: dict[str, str] = json.loads(line)
-        return found
+        result: dict[str, str] = json.loads(line)
+        return result
 
     def use(self, spark: str) -> None:
-        """Give the pipeline another `spark` section."""
+        """Replace the pipeline's `spark` section."""
         self.yaml.write_text(self.yaml.read_text().partition("spark: ")[0] + f"spark: {spark}\n")
 
     def topic(self, table: str) -> str:
@@ -103,11 +106,11 @@ class Feed:
                 "SELECT val, is_encrypted FROM variable WHERE key = ?", [key]
             ).fetchone()
         assert not encrypted
-        found: dict[str, Any] = json.loads(value)
-        return found
+        result: dict[str, Any] = json.loads(value)
+        return result
 
     def frozen(self) -> dict[str, Any]:
-        """The window that the last run's `plan` froze, out of the commit log's seal."""
+        """The window of the last run, from its seal in the commit log."""
         seals = {
             json.loads(record.key)[2]: json.loads(record.value)
             for record in records_of(self.kafka.bootstrap, commit_log_topic(self.name))
@@ -157,14 +160,14 @@ spark: {spark}
         f"AIRFLOW_CONN_KAFKA_{unique_name.upper()}": f"kafka://{kafka_broker.bootstrap}",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
-    env = migrated(tmp_path / "airflow", settings)
-    found = Feed(unique_name, database, mysql_server, kafka_broker, env, tmp_path / "dag.log", pipelines / "feed.yaml")
-    found.start()
-    yield found
-    found.stop()
+    env = create_database(tmp_path / "airflow", settings)
+    result = Feed(unique_name, database, mysql_server, kafka_broker, env, tmp_path / "dag.log", pipelines / "feed.yaml")
+    result.start()
+    yield result
+    result.stop()
 
 
-def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: SparkConnectServer) -> None:
+def test_published_records_rebuild_the_source(feed: Feed, spark_connect: SparkConnectServer) -> None:
     server, database = feed.mysql, feed.database
 
     assert feed.do("run") == SKIPPED, "a pipeline that starts at the latest has nothing to publish yet"
@@ -201,7 +204,7 @@ def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: S
     assert (window["start"], window["head"]) == (first["coordinates"], second["coordinates"])
     assert window["start"].partition(":")[0] != window["head"].partition(":")[0], "the window spans a rotation"
     for table in TABLES:
-        assert rebuilt(feed.records(table)) == selected(server, database, table), table
+        assert topic_rows(feed.records(table)) == select_rows(server, database, table), table
 
     assert topics_of(feed.kafka.bootstrap, f"{database}.") == {feed.topic(table) for table in TABLES}
 
@@ -211,7 +214,7 @@ def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: S
     assert feed.all_ids() == before
     assert feed.checkpoint() == second
 
-    # The second window. spark-submit was seen to publish and to repeat: from here on Spark is up already.
+    # The second window. From here on, runs use Spark Connect, as spark-submit is already tested.
     feed.use(f"{{connect: '{spark_connect.url}'}}")
     server.execute(
         "INSERT INTO orders VALUES (3, 'again', 3.33), (5, 'new', 5)",
@@ -225,7 +228,7 @@ def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: S
     third = feed.checkpoint()
     assert (third["window"], third["coordinates"]) == (2, feed.head())
     for table in TABLES:
-        assert rebuilt(feed.records(table)) == selected(server, database, table), table
+        assert topic_rows(feed.records(table)) == select_rows(server, database, table), table
     published = feed.all_ids()
     assert len(published) == len(set(published)), "no event twice"
 
@@ -234,7 +237,7 @@ def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: S
     assert feed.all_ids() == published
     assert feed.checkpoint() == third
 
-    # Only a table that is left out changes: nothing is published, and the checkpoint moves past it.
+    # Only an excluded table changes: nothing is published, and the checkpoint moves.
     server.execute("INSERT INTO secret_cards VALUES (2, '5500000000000004')", database=database)
     assert feed.do("run") == IN_FULL
     last = feed.checkpoint()
@@ -245,7 +248,7 @@ def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: S
 
 
 def _no_secret(feed: Feed) -> None:
-    """Neither the password nor rows that are left out are in Airflow's database, its logs or the DAG's output."""
+    """Check that neither the password nor excluded rows are in Airflow's database, its logs or the DAG's output."""
     password = feed.mysql.url.split(":")[2].rpartition("@")[0].encode()
     home = Path(feed.env["AIRFLOW_HOME"])
     for path in (feed.log, *(path for path in home.rglob("*") if path.is_file())):
@@ -255,8 +258,8 @@ def _no_secret(feed: Feed) -> None:
 
 
 @pytest.mark.extended
-def test_a_checkpoint_that_airflow_cannot_give_is_not_taken_for_none(feed: Feed) -> None:
-    """Airflow answers a Variable that it cannot read as one that is not there: `start: latest` would begin anew."""
+def test_unreadable_checkpoint_variable_fails_the_run(feed: Feed) -> None:
+    """Airflow reports an unreadable Variable as missing; with `start: latest` the pipeline would skip changes."""
     assert feed.do("run") == SKIPPED
     feed.mysql.execute(
         "CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (1)", database=feed.database

@@ -1,4 +1,4 @@
-"""When a change was committed, as the GTID event of its transaction says it, and by which connection."""
+"""Commit time and connection of a change, from the GTID event of its transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from devstack.mysql import MysqlServer
 FORMAT = format_of("debezium", FormatSettings("shop", 0))
 
 
-def test_all_slices_of_a_transaction_say_when_and_who_made_it(full_mysql_server: MysqlServer, unique_name: str) -> None:
+def test_all_slices_of_a_transaction_have_its_time_and_thread(full_mysql_server: MysqlServer, unique_name: str) -> None:
     binlog = binlog_of(
         full_mysql_server,
         unique_name,
@@ -30,15 +30,15 @@ def test_all_slices_of_a_transaction_say_when_and_who_made_it(full_mysql_server:
         "COMMIT",
         "INSERT INTO t VALUES (100, 'later')",
     )
-    slices = scout([binlog.data[FIRST_POSITION:]], binlog.piece, 4_000).slices
-    assert sum(bool(piece.gtid) for piece in slices) > 3
+    slices = scout([binlog.data[FIRST_POSITION:]], binlog.slice, 4_000).slices
+    assert sum(bool(slice.gtid) for slice in slices) > 3
     description = binlog.data[FIRST_POSITION : int.from_bytes(binlog.data[17:21], "little")]
     times: dict[int, tuple[int, ...]] = {}
     threads = set()
-    for piece in slices:
+    for slice in slices:
         decoder = KernelDecoder(lambda _database, _table: Route("-", 1), lambda *_: None, FORMAT, SERVER_UUID)
-        preamble = [] if piece.start == FIRST_POSITION else [description]
-        for block in decoder.decode([*preamble, binlog.data[piece.start : piece.end]], piece):
+        preamble = [] if slice.start == FIRST_POSITION else [description]
+        for block in decoder.decode([*preamble, binlog.data[slice.start : slice.end]], slice):
             for message in block.messages() if isinstance(block, MessageBlock) else ():
                 change = json.loads(message.value or b"")
                 source = change["source"]
@@ -51,9 +51,7 @@ def test_all_slices_of_a_transaction_say_when_and_who_made_it(full_mysql_server:
     assert thread > 0
 
 
-def test_without_such_an_event_it_is_the_second_of_the_change(
-    full_mariadb_server: MariadbServer, unique_name: str
-) -> None:
+def test_commit_time_falls_back_to_the_event_second(full_mariadb_server: MariadbServer, unique_name: str) -> None:
     binlog = binlog_of(
         full_mariadb_server, unique_name, "SET timestamp = 1769860800", "CREATE TABLE t (id INT PRIMARY KEY)",
         "INSERT INTO t VALUES (1)",

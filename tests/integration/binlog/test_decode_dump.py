@@ -1,4 +1,4 @@
-"""The dump stream gives a file's bytes as they stand on the server's disk; a file as lines ends where it is broken."""
+"""The dump stream returns the bytes of the file on the server's disk; lines of a damaged file end at the damage."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def filled(server: SqlServer, database: str, megabytes: int = 1) -> Path:
     return server.data / str(name)
 
 
-def dump_of(server: SqlServer, file: str, start: int, end: int, **settings: int) -> DumpStream:
+def open_dump(server: SqlServer, file: str, start: int, end: int, **settings: int) -> DumpStream:
     session = Session(MysqlConnection.from_uri(server.url))
     return DumpStream(session, file=file, start=start, end=end, **settings)
 
 
 def dumped(server: SqlServer, file: str, start: int, end: int) -> bytes:
-    return b"".join(dump_of(server, file, start, end, server_id=7_654_321))
+    return b"".join(open_dump(server, file, start, end, server_id=7_654_321))
 
 
 @KINDS
@@ -64,7 +64,7 @@ def test_a_dump_is_the_file_byte_for_byte(kind: str, request: pytest.FixtureRequ
     inside = dumped(server, path.name, after, len(data))
     assert inside[description:] == data[after:]
     assert inside[4] == 15
-    with pytest.raises(BinlogGoneError, match="does not have it"):
+    with pytest.raises(BinlogGoneError, match="does not have binlog"):
         dumped(server, path.name[:-6] + "999999", 4, 1000)
     head = server.execute("SHOW MASTER STATUS" if kind == "full_mariadb_server" else "SHOW BINARY LOG STATUS")[0]
     with pytest.raises(SourceUnavailableError, match="ended binlog"):
@@ -72,7 +72,7 @@ def test_a_dump_is_the_file_byte_for_byte(kind: str, request: pytest.FixtureRequ
 
 
 @KINDS
-def test_a_start_that_the_protocol_has_no_bytes_for_is_read_all_the_same(
+def test_start_beyond_4_gb_is_read(
     kind: str, request: pytest.FixtureRequest, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of four gigabytes; here the protocol ends at a few hundred bytes."""
@@ -80,16 +80,18 @@ def test_a_start_that_the_protocol_has_no_bytes_for_is_read_all_the_same(
     path = filled(server, unique_name)
     data = path.read_bytes()
     description = int.from_bytes(data[13:17], "little")
-    whole = Slice(0, path.name, 4, len(data))
-    starts = [piece.start for piece in scout([data[4:]], whole, 1).slices]
+    complete_file = Slice(0, path.name, 4, len(data))
+    starts = [slice.start for slice in scout([data[4:]], complete_file, 1).slices]
     monkeypatch.setattr(dump, "LAST_DUMP_POSITION", starts[1])
     monkeypatch.setattr(scout_module, "LAST_DUMP_POSITION", starts[9])
     for start in starts[2], starts[-1]:
         sent = dumped(server, path.name, start, len(data))
         assert sent[description:] == data[start:]
-        piece = Slice(0, path.name, start, len(data))
-        assert scout([sent], piece, len(data)).slices == (piece,)
-    assert [piece.start for piece in scout([data[4:]], whole, 1).slices] == starts[:10], "no slice begins behind it"
+        slice = Slice(0, path.name, start, len(data))
+        assert scout([sent], slice, len(data)).slices == (slice,)
+    assert [slice.start for slice in scout([data[4:]], complete_file, 1).slices] == starts[:10], (
+        "no slice begins after it"
+    )
 
 
 @KINDS
@@ -108,16 +110,16 @@ def test_a_look_ends_no_dump_under_way_and_no_other_look(
         cursor.execute("FLUSH BINARY LOGS")
     data = path.read_bytes()
     under_way = [
-        iter(dump_of(server, path.name, 4, len(data), server_id=7_654_321)),
-        iter(dump_of(server, path.name, 4, len(data))),
+        iter(open_dump(server, path.name, 4, len(data), server_id=7_654_321)),
+        iter(open_dump(server, path.name, 4, len(data))),
     ]
     begun = [next(dump) for dump in under_way]
-    assert b"".join(dump_of(server, path.name, 4, len(data))) == data[4:]
+    assert b"".join(open_dump(server, path.name, 4, len(data))) == data[4:]
     assert [first + b"".join(dump) for first, dump in zip(begun, under_way, strict=True)] == [data[4:]] * 2
 
 
 @KINDS
-def test_a_truncated_file_gives_its_whole_transactions_and_names_the_offset(
+def test_truncated_file_yields_complete_transactions_then_raises(
     kind: str, request: pytest.FixtureRequest, unique_name: str
 ) -> None:
     server: SqlServer = request.getfixturevalue(kind)

@@ -1,4 +1,4 @@
-"""What stands around rows: transactions of all kinds, images, metadata, and how they come through the kernel."""
+"""The context of rows in the kernel's messages: transactions of all kinds, images, metadata."""
 
 from __future__ import annotations
 
@@ -115,9 +115,7 @@ def test_a_change_of_the_primary_key_is_delete_tombstone_and_create(
     assert found.report.rows == {f"{unique_name}.t": {"c": 1, "u": 1, "d": 1}}
 
 
-def test_rows_that_were_read_have_op_r_and_the_name_of_their_snapshot(
-    full_mysql_server: MysqlServer, unique_name: str
-) -> None:
+def test_snapshot_rows_have_op_r_and_the_snapshot_name(full_mysql_server: MysqlServer, unique_name: str) -> None:
     work = run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", "DELETE FROM t WHERE id = 1")
     inserted = decoded(full_mysql_server, unique_name, work)
     data = (full_mysql_server.data / inserted.name).read_bytes()
@@ -147,8 +145,8 @@ def test_partitions_are_those_of_kafkas_own_partitioner(full_mysql_server: Mysql
     )
     assert len(found.messages) == 600
     for row, (_, partition, message) in enumerate(found.messages):
-        wanted = partition_of(message.key, message.event_id, 3, gtid=message.gtid, statement_row=row % 300)
-        assert partition == wanted
+        expected = partition_of(message.key, message.event_id, 3, gtid=message.gtid, statement_row=row % 300)
+        assert partition == expected
     assert {partition for topic, partition, _ in found.messages if topic.endswith(".n")} == {0, 1, 2}
 
 
@@ -196,7 +194,7 @@ def test_a_compressed_transaction_numbers_its_rows_together(full_mysql_server: M
     assert all(m.gtid for _, _, m in found.messages) == bool(found.report.gtids)
 
 
-def test_partial_json_updates_give_the_whole_document(full_mysql_server: MysqlServer, unique_name: str) -> None:
+def test_partial_json_updates_yield_the_complete_document(full_mysql_server: MysqlServer, unique_name: str) -> None:
     states: list[Any] = []
 
     def work(cursor: Any) -> None:
@@ -220,7 +218,7 @@ def test_partial_json_updates_give_the_whole_document(full_mysql_server: MysqlSe
     assert [json.loads(value["before"]["j"]) for value in found.values if value["op"] == "u"][1:] == states[:-1]
 
 
-def test_a_partial_document_without_what_it_changes_is_refused_and_says_what_to_do(
+def test_partial_document_without_its_base_is_refused_with_a_remedy(
     full_mysql_server: MysqlServer, unique_name: str
 ) -> None:
     work = run(
@@ -293,7 +291,7 @@ def test_without_full_metadata_names_come_from_the_schema(mysql_server: MysqlSer
     assert unnamed.values[0]["after"] == {"@1": 2**64 - 1, "@2": 2, "@3": "grün"}
     assert unnamed.messages[0][2].key is None
     other = TableSchema(unique_name, "t", columns[:2], (0,))
-    with pytest.raises(SchemaError, match=r"3 columns, and 2 .*\(bigint.* text\[2\]\); known is \(id bigint"):
+    with pytest.raises(SchemaError, match=r"expected 2 columns, found 3.*\(bigint.* text\[2\]\); known is \(id bigint"):
         decode_bytes(data, found.name, unique_name, lambda _database, _table: other)
 
 
@@ -309,9 +307,7 @@ def test_without_any_metadata_bytes_are_not_lost(mariadb_server: MariadbServer, 
     assert second == {"@1": 2, "@2": "ab", "@3": "", "@4": "東京", "@5": "cd"}
 
 
-def test_mariadbs_minimal_metadata_says_signs_and_charsets_and_the_schema_the_names(
-    mariadb_server: MariadbServer, unique_name: str
-) -> None:
+def test_mariadb_minimal_metadata_takes_names_from_the_schema(mariadb_server: MariadbServer, unique_name: str) -> None:
     server = mariadb_server
     work = run(
         "CREATE TABLE t (id BIGINT UNSIGNED PRIMARY KEY, n TINYINT, s TEXT CHARSET latin1, u VARCHAR(9) CHARSET ucs2, "
@@ -340,9 +336,7 @@ def test_mariadbs_minimal_metadata_says_signs_and_charsets_and_the_schema_the_na
     assert unnamed == {**{f"@{number}": value for number, value in enumerate(row.values(), 1)}, "@6": 2}
 
 
-def test_the_statements_text_and_statements_themselves_are_told(
-    full_mysql_server: MysqlServer, unique_name: str
-) -> None:
+def test_statements_and_their_texts_are_reported(full_mysql_server: MysqlServer, unique_name: str) -> None:
     found = decoded(
         full_mysql_server,
         unique_name,
@@ -403,7 +397,7 @@ def test_mariadb_compressed_events_and_gtids(full_mariadb_server: MariadbServer,
 def test_rows_of_many_tables_are_counted_in_each_slice_of_a_decoder(
     full_mysql_server: MysqlServer, database: str
 ) -> None:
-    """A table that an earlier slice had is known in the next, whose counts need room for it all the same."""
+    """The next slice knows a table of an earlier slice, and needs room for its counts."""
     tables = [f"t{number}" for number in range(80)]
 
     def work(cursor: Any) -> None:
@@ -415,6 +409,6 @@ def test_rows_of_many_tables_are_counted_in_each_slice_of_a_decoder(
     data = (full_mysql_server.data / first.name).read_bytes()
     decoder = KernelDecoder(lambda db, table: Route(f"{db}.{table}", 3), none, DebeziumFormat("test", 0), UUID)
     for number in range(2):
-        piece = Slice(number, first.name, FIRST_POSITION, len(data))
-        (report,) = (one for one in decoder.decode([data[FIRST_POSITION:]], piece) if isinstance(one, SliceReport))
+        slice = Slice(number, first.name, FIRST_POSITION, len(data))
+        (report,) = (one for one in decoder.decode([data[FIRST_POSITION:]], slice) if isinstance(one, SliceReport))
         assert report.rows == {f"{database}.{table}": {"c": 2} for table in tables}

@@ -114,10 +114,10 @@ def _fuzz(corpus: Path, cases: int, **environment: str) -> tuple[int, int]:
     ran = refused = 0
     try:
         for process in running:
-            told, complaints = process.communicate(timeout=SECONDS + 600)
+            output, complaints = process.communicate(timeout=SECONDS + 600)
             assert process.returncode == 0, complaints[-4000:]
-            ran += int(told.split()[0])
-            refused += int(told.split()[2])
+            ran += int(output.split()[0])
+            refused += int(output.split()[2])
     finally:
         for process in running:
             process.kill()

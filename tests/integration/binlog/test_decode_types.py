@@ -1,4 +1,4 @@
-"""Random tables over all column types: what the kernel says of a row is what SELECT says of it."""
+"""Random tables over all column types: the kernel's rows are equal to SELECT's."""
 
 from __future__ import annotations
 

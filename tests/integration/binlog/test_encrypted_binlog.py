@@ -15,13 +15,13 @@ from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.route import Route
 from changefeed.model.slice_report import SliceReport
-from changefeed.model.window import Window, whole_file_slices
+from changefeed.model.window import Window, file_slices
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.session import Session
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer, fetch_mysql
-from devstack.process import started
+from devstack.process import run_server
 
 
 class EncryptingServer(MysqlServer):
@@ -57,11 +57,11 @@ def _link(link: Path, target: Path) -> None:
 def encrypting(session_folder: Path) -> Iterator[MysqlServer]:
     folder = session_folder / "encrypting"
     options = {"binlog_row_metadata": "FULL", "binlog_encryption": "ON", "plugin_dir": str(folder / "plugin")}
-    with started(EncryptingServer(folder, options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(EncryptingServer(folder, options=options, owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
-def test_a_window_over_closed_encrypted_files_is_read_whole(encrypting: MysqlServer) -> None:
+def test_window_over_encrypted_files_is_read_completely(encrypting: MysqlServer) -> None:
     encrypting.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
     for number in range(3):
         encrypting.execute(f"INSERT INTO d.t VALUES ({2 * number}), ({2 * number + 1})", "FLUSH BINARY LOGS")
@@ -71,17 +71,17 @@ def test_a_window_over_closed_encrypted_files_is_read_whole(encrypting: MysqlSer
         assert (encrypting.data / files[0].name).read_bytes()[:4] == b"\xfdbin"
         head = source.head(session).coordinates
         start = BinlogCoordinates(files[0].name, FIRST_POSITION)
-        slices = list(whole_file_slices(Window("p", 1, source.server_uuid(session), start, head, "", "", 0), files))
+        slices = list(file_slices(Window("p", 1, source.server_uuid(session), start, head, "", "", 0), files))
         assert len(slices) == 4
         assert slices[-1].end == files[-1].size_bytes
         rows = size_bytes = 0
         decoder = KernelDecoder(lambda *_: Route("t", 1), lambda *_: None, DebeziumFormat("p", 0), "uuid")
-        for piece in slices:
-            for item in decoder.decode(binlogs.chunks(piece.file, piece.start, piece.end), piece):
+        for slice in slices:
+            for item in decoder.decode(binlogs.chunks(slice.file, slice.start, slice.end), slice):
                 if isinstance(item, SliceReport):
                     size_bytes += item.size_bytes
                     rows += item.rows.get("d.t", {}).get("c", 0)
-        assert (rows, size_bytes) == (7, sum(piece.size_bytes for piece in slices))
+        assert (rows, size_bytes) == (7, sum(slice.size_bytes for slice in slices))
         finder = Finder(binlogs)
         end = finder.end_of(files[1].name)
         assert finder.at(BinlogCoordinates(files[1].name, files[1].size_bytes)).gtids == end.gtids

@@ -1,4 +1,4 @@
-"""Places in a binlog, found on a real server and in archived files."""
+"""Coordinates in a binlog, found on a real server and in archived files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.binlog.events.framing import whole_events
+from changefeed.binlog.events.framing import complete_events
 from changefeed.binlog.events.gtids import logged_before
 from changefeed.binlog.search.finder import Finder
 from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError
@@ -29,7 +29,7 @@ from devstack.mysql import MysqlServer
 
 @dataclass
 class Known:
-    """Three files with five inserts each; what the server says after each of them."""
+    """Three files with five inserts each; the server's coordinates after each of them."""
 
     server: MysqlServer
     session: Session
@@ -70,11 +70,11 @@ def test_coordinates_of_every_commit_are_found_with_their_gtids(known: Known) ->
         assert (place.coordinates, GtidSet.parse(place.gtids)) == (coordinates, gtids)
 
 
-def test_coordinates_inside_a_transaction_are_refused_with_the_nearest_boundaries(known: Known) -> None:
+def test_coordinates_inside_a_transaction_raise_with_nearest_boundaries(known: Known) -> None:
     before, after = known.places[6][0], known.places[7][0]
     with pytest.raises(SettingsError, match="inside a transaction") as refused:
         known.finder().at(BinlogCoordinates(after.file, after.position - 31))
-    assert f"{before} and {after}" in str(refused.value)
+    assert f"{before} or {after}" in str(refused.value)
 
 
 def test_a_gtid_set_leads_to_the_transaction_after_it(known: Known) -> None:
@@ -89,12 +89,12 @@ def test_a_file_s_last_gtid_set_leads_past_its_end(known: Known) -> None:
 
 
 def test_a_range_of_gtids_is_the_shortest_that_holds_them(known: Known) -> None:
-    wanted = known.places[8][1].subtract(known.places[6][1])
-    start, end = known.finder().around_gtids(wanted)
+    expected = known.places[8][1].subtract(known.places[6][1])
+    start, end = known.finder().around_gtids(expected)
     assert (start.coordinates, end.coordinates) == (known.places[6][0], known.places[8][0])
 
 
-def test_gtids_that_no_file_has_are_refused_with_the_files_there_are(known: Known) -> None:
+def test_missing_gtids_are_refused_with_the_existing_files(known: Known) -> None:
     unknown = GtidSet.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")
     with pytest.raises(BinlogGoneError, match=known.files[0].rpartition(".")[0]):
         known.finder().around_gtids(unknown)
@@ -106,7 +106,7 @@ def test_a_time_leads_to_the_first_transaction_written_then(known: Known) -> Non
     assert known.places[10][0].has_reached(place.coordinates)
 
 
-def test_the_first_transaction_after_a_file_s_last_is_in_the_next_file(known: Known) -> None:
+def test_transaction_after_the_last_of_a_file_is_in_the_next_file(known: Known) -> None:
     finder = known.finder()
     end_of_file, _ = known.places[9]
     assert (end_of_file.file, known.places[10][0].file) == (known.files[1], known.files[2])
@@ -140,14 +140,14 @@ def test_archived_files_give_the_same_places(known: Known, tmp_path: Path) -> No
     assert finder.earliest().coordinates == BinlogCoordinates(known.files[0], 4)
     for coordinates, _ in known.places:
         assert finder.at(coordinates).coordinates == coordinates
-    wanted = known.places[8][1].subtract(known.places[6][1])
-    start, end = finder.around_gtids(wanted)
+    expected = known.places[8][1].subtract(known.places[6][1])
+    start, end = finder.around_gtids(expected)
     assert (start.coordinates, end.coordinates) == (known.places[6][0], known.places[8][0])
 
 
 def test_an_archive_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binlog.000001").write_bytes(b"text, and no binlog")
-    with pytest.raises(BinlogFormatError, match="no binlog"):
+    with pytest.raises(BinlogFormatError, match="not a binlog"):
         list(ArchivedBinlogs(Archive(str(tmp_path))).chunks("binlog.000001", 4, 19))
     with pytest.raises(SettingsError, match="cannot be"):
         ArchivedBinlogs(Archive("nosuch://host/folder")).files()
@@ -162,7 +162,7 @@ def test_targets_of_a_seek_are_read_in_every_form() -> None:
     moment = SeekTarget.parse("2026-01-31T12:00:00Z")
     assert moment.ts_seconds == int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp())
     assert SeekTarget.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42").kind == "gtids"
-    with pytest.raises(SettingsError, match="wanted earliest"):
+    with pytest.raises(SettingsError, match="expected earliest"):
         SeekTarget.parse("yesterday")
 
 
@@ -180,7 +180,9 @@ def test_the_gtids_before_a_file_are_read_as_the_server_shows_them(
     server.execute(f"DROP DATABASE {unique_name}", "FLUSH BINARY LOGS")
     file = server.head().partition(":")[0]
     data = (server.data / file).read_bytes()[4:]
-    body = next((event[4], bytes(event[19:-4])) for event in whole_events([data], len(data)) if event[4] in (35, 163))
+    body = next(
+        (event[4], bytes(event[19:-4])) for event in complete_events([data], len(data)) if event[4] in (35, 163)
+    )
     with Session(MysqlConnection.from_uri(server.url)) as session:
         shown = ServerBinlogs(session).logged_before(file)
     assert logged_before(*body) == GtidSet.parse(shown)

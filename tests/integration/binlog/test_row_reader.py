@@ -1,4 +1,4 @@
-"""Rows of a SELECT come out as the messages that the kernel makes of the binlog's events for the same rows."""
+"""Messages of a SELECT's rows are equal to those of the binlog's events for the same rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from integration.binlog_of import logged
 from integration.random_tables import random_table
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.programs.result_columns import selected
+from changefeed.binlog.programs.result_columns import select_list
 from changefeed.binlog.row_reader import AsOf, RowReader
 from changefeed.errors import SchemaError, SourceError
 from changefeed.formats.columns import SEPARATOR, ColumnsFormat
@@ -21,7 +21,7 @@ from changefeed.formats.style import ENCODINGS, Style
 from changefeed.model.column_rules import ALL_SHOWN, ColumnRule, ColumnRules, Sha256
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.origin import Chunk
 from changefeed.model.route import Route
 from changefeed.model.slice_report import SliceReport
@@ -71,7 +71,7 @@ def schema_of(session: Session, database: str, table: str) -> TableSchema:
 
 
 def read(reader: RowReader, session: Session, schema: TableSchema, tail: str = "", number: int = 0) -> list[object]:
-    sql = f"SELECT {selected(schema)} FROM {quoted(schema.database)}.{quoted(schema.table)} {tail}"
+    sql = f"SELECT {select_list(schema)} FROM {quote_name(schema.database)}.{quote_name(schema.table)} {tail}"
     with ResultSet(session, sql) as rows:
         return list(reader.read(schema, rows, Chunk(schema.database, schema.table, number), AS_OF))
 
@@ -90,7 +90,7 @@ def images(items: list[object]) -> dict[tuple[str, int, bytes | None], bytes]:
     }
 
 
-def test_rows_of_random_tables_are_written_as_the_binlogs_are(server: SqlServer, unique_name: str) -> None:
+def test_rows_of_random_tables_equal_those_of_the_binlog(server: SqlServer, unique_name: str) -> None:
     rng = random.Random(f"rows:{type(server).__name__}")
     server.execute(f"CREATE DATABASE {unique_name}")
     mariadb = isinstance(server, MariadbServer)
@@ -108,20 +108,18 @@ def test_rows_of_random_tables_are_written_as_the_binlogs_are(server: SqlServer,
                 format = ColumnsFormat(style)
                 decoder = KernelDecoder(route, lambda _database, table: schemas.get(table), format, UUID, columns=rules)
                 written = list(decoder.decode([data[FIRST_POSITION:]], Slice(0, name, FIRST_POSITION, len(data))))
-                wanted = images(written)
-                assert len(wanted) == TABLES * ROWS
+                expected = images(written)
+                assert len(expected) == TABLES * ROWS
                 reader = RowReader(route, format, UUID, columns=rules)
                 for number, table in enumerate(tables):
                     rows = read(reader, session, schemas[table.name], number=number)
                     seen = images(rows)
                     assert len(seen) == ROWS
                     for key, image in seen.items():
-                        assert image == wanted[key], f"{key} of {table.create()} in {style}"
+                        assert image == expected[key], f"{key} of {table.create()} in {style}"
 
 
-def test_rows_of_columns_that_only_some_tables_have_are_written_as_the_binlogs_are(
-    server: SqlServer, unique_name: str
-) -> None:
+def test_rows_of_rare_columns_equal_those_of_the_binlog(server: SqlServer, unique_name: str) -> None:
     server.execute(f"CREATE DATABASE {unique_name}")
     name, data = binlog_of(
         server,
@@ -139,14 +137,12 @@ def test_rows_of_columns_that_only_some_tables_have_are_written_as_the_binlogs_a
     with session_of(server) as session:
         schema = schema_of(session, unique_name, "t")
         written = KernelDecoder(route, lambda _database, _table: schema, ColumnsFormat(), UUID)
-        wanted = images(list(written.decode([data[FIRST_POSITION:]], Slice(0, name, FIRST_POSITION, len(data)))))
-        assert len(wanted) == 3
-        assert images(read(RowReader(route, ColumnsFormat(), UUID), session, schema)) == wanted
+        expected = images(list(written.decode([data[FIRST_POSITION:]], Slice(0, name, FIRST_POSITION, len(data)))))
+        assert len(expected) == 3
+        assert images(read(RowReader(route, ColumnsFormat(), UUID), session, schema)) == expected
 
 
-def test_a_row_that_was_read_has_op_r_its_snapshot_and_the_coordinates_that_it_is_as_of(
-    server: SqlServer, unique_name: str
-) -> None:
+def test_snapshot_row_has_op_r_snapshot_name_and_coordinates(server: SqlServer, unique_name: str) -> None:
     server.execute(
         f"CREATE DATABASE {unique_name}",
         f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY)",
@@ -177,8 +173,8 @@ def test_a_row_that_was_read_has_op_r_its_snapshot_and_the_coordinates_that_it_i
             assert (source["server_id"], source["ts_ms"], source["gtid"]) == (5, 1_790_000_000_000, None)
 
 
-def test_rows_of_several_packets_are_read_whole(mysql_server: SqlServer, unique_name: str) -> None:
-    """A packet holds 16,777,215 bytes: a longer row goes on in the next, and one of just that size in an empty one."""
+def test_rows_of_several_packets_are_read_completely(mysql_server: SqlServer, unique_name: str) -> None:
+    """A packet has 16,777,215 bytes: a longer row continues in the next, and a row of that size in an empty one."""
     row_head = 1 + 1 + 4 + 4  # 0, NULLs, id, length
     sizes = [1, 0xFFFFFF - row_head, 34_000_000, 2]
     mysql_server.execute(
@@ -193,7 +189,7 @@ def test_rows_of_several_packets_are_read_whole(mysql_server: SqlServer, unique_
     assert texts == [str(number) * size for number, size in enumerate(sizes)]
 
 
-def test_a_select_that_fails_and_a_table_that_was_changed_stop_the_reader(server: SqlServer, unique_name: str) -> None:
+def test_failed_select_and_changed_table_raise(server: SqlServer, unique_name: str) -> None:
     server.execute(
         f"CREATE DATABASE {unique_name}",
         f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY, number INT)",
@@ -208,5 +204,5 @@ def test_a_select_that_fails_and_a_table_that_was_changed_stop_the_reader(server
         read(reader, session, replace(schema, table="nowhere"))
     with session_of(server) as session:
         server.execute(f"ALTER TABLE {unique_name}.t MODIFY number BIGINT")
-        with pytest.raises(SchemaError, match=r"column 'number', a int, comes as type 8 .* and 3 was wanted"):
+        with pytest.raises(SchemaError, match=r"column 'number', a int, has type 8 .*; expected 3"):
             read(reader, session, schema)

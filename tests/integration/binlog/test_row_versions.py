@@ -1,4 +1,5 @@
-"""MariaDB's system-versioned tables: who upserts what comes has the rows that a SELECT has, or all versions of them."""
+"""MariaDB's system-versioned tables: upserts of the messages result in the rows of a SELECT, or in all their
+versions."""
 
 from __future__ import annotations
 
@@ -156,7 +157,7 @@ def test_rows_upserted_by_key_are_what_select_has(
         assert ordered(compared(versions[topic], there)) == ordered(there), table
 
 
-def test_a_table_that_becomes_versioned_and_plain_again_keeps_its_keys_and_rows(
+def test_table_that_loses_versioning_keeps_its_keys_and_rows(
     full_mariadb_server: MariadbServer, mariadb_server: MariadbServer, unique_name: str
 ) -> None:
     for server in (full_mariadb_server, mariadb_server):
@@ -234,4 +235,4 @@ def test_the_reference_reader_refuses_tables_with_history(
         format=DebeziumFormat("t", 0),
     )
     with pytest.raises(SchemaError, match=r"is system-versioned|with 5 columns, and the server says it has 3"):
-        list(reader.read(binlog.piece))
+        list(reader.read(binlog.slice))

@@ -1,4 +1,4 @@
-"""Cutting a binlog file into slices: whatever the cuts, the messages are those of the whole file."""
+"""Cutting a binlog file into slices: whatever the cuts, the messages are those of the complete file."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def decode(path: Path, slices: list[Slice], database: str) -> Decoded:
     decoder = KernelDecoder(route, lambda *_: None, format_of("debezium", FormatSettings("p", 0)), "uuid")
     messages: dict[tuple[str, int], list[Message]] = {}
     reports = []
-    for piece in slices:
-        preamble = [] if piece.start == 4 else [description]
-        for item in decoder.decode([*preamble, data[piece.start : piece.end]], piece):
+    for slice in slices:
+        preamble = [] if slice.start == 4 else [description]
+        for item in decoder.decode([*preamble, data[slice.start : slice.end]], slice):
             if isinstance(item, MessageBlock):
                 messages.setdefault((item.topic, item.partition), []).extend(item.messages())
             else:
@@ -71,33 +71,31 @@ def decode(path: Path, slices: list[Slice], database: str) -> Decoded:
 def check(server: SqlServer, database: str) -> None:
     path = fresh_file(server)
     fill(server, database)
-    whole = Slice(0, path.name, 4, path.stat().st_size)
-    wanted, (wanted_report,) = decode(path, [whole], database)
-    assert sum(wanted_report.rows[f"{database}.a"].values()) == 200 + 5000 + 1000 + 100
+    complete_file = Slice(0, path.name, 4, path.stat().st_size)
+    expected, (expected_report,) = decode(path, [complete_file], database)
+    assert sum(expected_report.rows[f"{database}.a"].values()) == 200 + 5000 + 1000 + 100
     for slice_bytes in (1, 5_000, 40_000, 100_000_000):
-        found = scout([path.read_bytes()[4:]], whole, slice_bytes)
+        found = scout([path.read_bytes()[4:]], complete_file, slice_bytes)
         slices = list(found.slices)
-        assert [piece.start for piece in slices[1:]] == [piece.end for piece in slices[:-1]]
+        assert [slice.start for slice in slices[1:]] == [slice.end for slice in slices[:-1]]
         assert len(slices) > 3 or slice_bytes > 1_000_000
         if slice_bytes == 40_000:
-            assert any(piece.gtid for piece in slices), "the huge transaction is cut at its statements"
+            assert any(slice.gtid for slice in slices), "the huge transaction is cut at its statements"
         messages, reports = decode(path, slices, database)
-        assert messages == wanted
-        assert sum(report.size_bytes for report in reports) == whole.size_bytes
-        assert sum(report.transactions for report in reports) == wanted_report.transactions
+        assert messages == expected
+        assert sum(report.size_bytes for report in reports) == complete_file.size_bytes
+        assert sum(report.transactions for report in reports) == expected_report.transactions
         sets = [GtidSet.parse(report.gtids) for report in reports]
-        assert str(sets[0].union(*sets[1:])) == wanted_report.gtids
+        assert str(sets[0].union(*sets[1:])) == expected_report.gtids
         statements = [statement.sql for report in reports for statement in report.statements]
         assert [statement.sql for statement in found.statements] == statements
         assert sum("ALTER TABLE" in sql for sql in statements) == 1
 
 
-def test_slices_of_a_mysql_binlog_make_the_messages_of_the_whole_file(mysql_server: MysqlServer, database: str) -> None:
+def test_slices_of_a_mysql_binlog_equal_the_complete_file(mysql_server: MysqlServer, database: str) -> None:
     check(mysql_server, database)
 
 
-def test_slices_of_a_mariadb_binlog_make_the_messages_of_the_whole_file(
-    mariadb_server: MariadbServer, unique_name: str
-) -> None:
+def test_slices_of_a_mariadb_binlog_equal_the_complete_file(mariadb_server: MariadbServer, unique_name: str) -> None:
     mariadb_server.execute(f"CREATE DATABASE `{unique_name}`")
     check(mariadb_server, unique_name)

@@ -1,4 +1,4 @@
-"""Values at the edges of what their types hold: the kernel's text of each is the server's."""
+"""Extreme values of types: the kernel's text is equal to the server's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows_of(server: SqlServer, database: str, *statements: str) -> list[dict[str
 def test_decimals_in_json_have_all_digits_that_the_server_keeps(mysql_server: MysqlServer, unique_name: str) -> None:
     numbers = ["0", "-0.0", "0.5", "-.5", "1" + "0" * 63, "1" + "0" * 34 + "." + "0" * 29 + "1"]
     numbers += [sign + "9" * digits for digits in range(18, 82) for sign in ("", "-")]
-    numbers += [f"{'7' * whole}.{'3' * digits}" for whole in (1, 9, 10, 27, 35) for digits in (1, 9, 10, 29, 30)]
+    numbers += [f"{'7' * integers}.{'3' * digits}" for integers in (1, 9, 10, 27, 35) for digits in (1, 9, 10, 29, 30)]
     casts = ["CAST(1e63 AS DECIMAL(64,0))", "CAST(1e34 AS DECIMAL(65,30)) * 1.1", "1e0 + 0.1", "1/3", *numbers]
     rows = rows_of(
         mysql_server,
@@ -41,9 +41,7 @@ def test_decimals_in_json_have_all_digits_that_the_server_keeps(mysql_server: My
     assert [row["a"] for row in rows] == [text for (text,) in there]
 
 
-def test_an_inet6_of_any_zero_groups_is_written_as_the_server_writes_it(
-    mariadb_server: MariadbServer, unique_name: str
-) -> None:
+def test_inet6_with_zero_groups_equals_the_servers_text(mariadb_server: MariadbServer, unique_name: str) -> None:
     groups = ["".join(group) for group in itertools.product(("0000", "00a1"), repeat=8)]
     groups += ["0" * 20 + "ffff" + last for last in ("00000000", "00010000", "00000001", "c0000201")]
     groups += ["0" * 24 + last for last in ("00010000", "c0000201", "0000c000")]

@@ -1,4 +1,4 @@
-"""The `changefeed` command as people run it: exit codes, one clear message for each thing that is wrong, no secrets."""
+"""The `changefeed` command as a process: exit codes, one message for each error, no secrets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 import pytest
 from airflow_database import PROGRAMS
 from integration.command import NOTHING_NEW, WRONG_PASSWORD, Command
-from integration.rebuilt import event_ids, rebuilt, selected
+from integration.topic_rows import event_ids, select_rows, topic_rows
 
 from devstack.port import free_port
 
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) -> None:
+def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> None:
     changefeed.forks = None  # this test starts all as people do: the program, and with it Spark
     changefeed.mask = ""
     changefeed.write(spark="{master: 'local[2]'}")
@@ -40,8 +40,8 @@ def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) 
     assert (
         f"{window['start']}  {window['head']}  {json.loads(planned.out)['lag_bytes']:,} bytes of binlog since" in shown
     )
-    (behind,) = json.loads(changefeed("status", name, "--json").out)
-    assert (behind["state"], behind["lag_bytes"] > 0, behind["window"]) == ("behind", True, 0)
+    (state,) = json.loads(changefeed("status", name, "--json").out)
+    assert (state["state"], state["lag_bytes"] > 0, state["window"]) == ("behind", True, 0)
 
     ran = changefeed("run", name)
     assert ran.exit_code == 0, ran
@@ -50,7 +50,7 @@ def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) 
     committed = changefeed.checkpoint()
     assert committed is not None
     assert (committed.window, str(committed.coordinates)) == (1, window["head"])
-    assert rebuilt(changefeed.records("t")) == selected(server, database, "t")
+    assert topic_rows(changefeed.records("t")) == select_rows(server, database, "t")
 
     assert changefeed("run", name).exit_code == NOTHING_NEW
     assert changefeed("plan", name).exit_code == NOTHING_NEW
@@ -80,14 +80,14 @@ def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) 
 
 
 @pytest.mark.extended
-def test_a_seek_shows_what_it_repeats_asks_and_leaves_a_record_of_who_and_why(changefeed: Command) -> None:
+def test_seek_shows_the_effect_asks_and_stores_a_record(changefeed: Command) -> None:
     name, first = changefeed.name, changefeed.begin()
     shown = changefeed("seek", name, "latest", "--plan", "--json")
     assert shown.exit_code == 0, shown
     plan = json.loads(shown.out)
     assert (plan["from"], plan["skipped_bytes"] > 0, plan["repeated_bytes"]) == (str(first.coordinates), True, 0)
     changefeed("seek", name, "latest").is_refused("SettingsError", "needs a reason")
-    changefeed("seek", name, "latest", "--why", "a test").is_refused("SettingsError", "give --yes")
+    changefeed("seek", name, "latest", "--why", "a test").is_refused("SettingsError", "add --yes")
     elsewhere = ("seek", name, "latest", "--why", "a test", "--yes", "--expected", "binlog.000999:4")
     changefeed(*elsewhere).is_refused("CheckpointError", str(first.coordinates), "look again")
     assert changefeed.checkpoint() == first, "nothing moved so far"
@@ -101,7 +101,7 @@ def test_a_seek_shows_what_it_repeats_asks_and_leaves_a_record_of_who_and_why(ch
 
 
 @pytest.mark.extended
-def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice(changefeed: Command) -> None:
+def test_backfill_publishes_to_suffixed_topics_and_its_retry_repeats_nothing(changefeed: Command) -> None:
     name, first = changefeed.name, changefeed.begin()
     head = json.loads(changefeed("plan", name, "--json").out)["window"]["head"]
     spelled = ("backfill", name, "--from", str(first.coordinates), "--to", head, "--run-id", "again")
@@ -111,21 +111,21 @@ def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice
     assert "bytes in 1 file of the server" in done.out
     assert "published 3 rows in 4 messages" in done.out
     replayed = changefeed.records("t.replay")
-    assert rebuilt(replayed) == selected(changefeed.server, changefeed.database, "t")
+    assert topic_rows(replayed) == select_rows(changefeed.server, changefeed.database, "t")
 
     retried = changefeed(*spelled)
     assert "published 3 rows in 4 messages" in retried.out, retried
     assert event_ids(changefeed.records("t.replay")) == event_ids(replayed)
     assert changefeed.checkpoint() == first
     kinds = changefeed.logged(f"{name}.backfill.")
-    assert sorted(kinds) == ["attempt", "seal"], "its progress is forgotten, and what tells that it is done is not"
+    assert sorted(kinds) == ["attempt", "seal"], "its progress is removed, its attempt and seal are not"
 
-    changefeed("backfill", name).is_refused("SettingsError", "wanted one range")
+    changefeed("backfill", name).is_refused("SettingsError", "expected one range")
     changefeed("backfill", name, "--from-file", "binlog.000999").is_refused("BinlogGoneError", "binlog.000999")
 
 
 @pytest.mark.extended
-def test_a_broker_that_is_away_loses_nothing_and_the_backlog_is_taken_window_by_window(changefeed: Command) -> None:
+def test_unavailable_broker_loses_nothing_and_backlog_becomes_windows(changefeed: Command) -> None:
     first = changefeed.begin()
     changefeed.connect(kafka=f"kafka://127.0.0.1:{free_port()}")
     changefeed("check", changefeed.name).is_refused("BrokerUnavailableError", "127.0.0.1")
@@ -137,7 +137,7 @@ def test_a_broker_that_is_away_loses_nothing_and_the_backlog_is_taken_window_by_
     changefeed.server.execute("FLUSH BINARY LOGS", "INSERT INTO t VALUES (3, 'three')", database=changefeed.database)
     changefeed.write("window_bytes: 1\n")
     until = ("run", changefeed.name, "--until", str(first.coordinates))
-    changefeed(*until).is_refused("SettingsError", "is not in what is left to publish")
+    changefeed(*until).is_refused("SettingsError", "expected `until` between the checkpoint at")
     ran = changefeed("run", changefeed.name)
     assert ran.exit_code == 0, ran
     committed = changefeed.checkpoint()
@@ -145,10 +145,10 @@ def test_a_broker_that_is_away_loses_nothing_and_the_backlog_is_taken_window_by_
     assert committed.window >= 2
     assert all(f"committed window {number} " in ran.out for number in range(1, committed.window + 1)), ran.out
     assert changefeed("plan", changefeed.name).exit_code == NOTHING_NEW
-    assert rebuilt(changefeed.records("t")) == selected(changefeed.server, changefeed.database, "t")
+    assert topic_rows(changefeed.records("t")) == select_rows(changefeed.server, changefeed.database, "t")
 
 
-def test_a_wrong_password_is_told_with_host_and_user(changefeed: Command) -> None:
+def test_wrong_password_is_reported_with_host_and_user(changefeed: Command) -> None:
     first = changefeed.begin()
     changefeed.connect(mysql=f"mysql://changefeed:{WRONG_PASSWORD}@127.0.0.1:{changefeed.server.port}")
     for command in ("check", "plan", "run"):
@@ -157,26 +157,26 @@ def test_a_wrong_password_is_told_with_host_and_user(changefeed: Command) -> Non
             "SourceError", f"127.0.0.1:{changefeed.server.port}", "refuses user 'changefeed'", "password"
         )
     status = changefeed("status", changefeed.name, "--json")
-    (told,) = json.loads(status.out)
-    assert (status.exit_code, told["state"], told["checkpoint"]) == (1, "error", str(first.coordinates))
-    assert "refuses user 'changefeed'" in told["error"]
+    (shown,) = json.loads(status.out)
+    assert (status.exit_code, shown["state"], shown["checkpoint"]) == (1, "error", str(first.coordinates))
+    assert "refuses user 'changefeed'" in shown["error"]
     assert changefeed.checkpoint() == first
 
 
 @pytest.mark.extended
-def test_a_server_that_is_away_is_told_with_its_address(changefeed: Command) -> None:
+def test_unavailable_server_is_reported_with_its_address(changefeed: Command) -> None:
     first = changefeed.begin()
     port = free_port()
     changefeed.connect(mysql=f"mysql://changefeed:{WRONG_PASSWORD}@127.0.0.1:{port}")
     for command in ("check", "plan", "run"):
         changefeed(command, changefeed.name).is_refused(
-            "SourceUnavailableError", f"127.0.0.1:{port} cannot be reached", "tried again"
+            "SourceUnavailableError", f"127.0.0.1:{port} cannot be reached", "Run again"
         )
     assert changefeed.checkpoint() == first
 
 
 @pytest.mark.extended
-def test_a_wrong_key_is_told_with_file_line_and_the_nearest_one(changefeed: Command) -> None:
+def test_unknown_key_is_reported_with_file_line_and_nearest_key(changefeed: Command) -> None:
     changefeed.write("tombstone: false\n")
     for command in ("check", "plan", "run", "status", "tail"):
         changefeed(command, changefeed.name).is_refused(
@@ -185,7 +185,7 @@ def test_a_wrong_key_is_told_with_file_line_and_the_nearest_one(changefeed: Comm
 
 
 @pytest.mark.extended
-def test_a_copied_file_with_the_same_name_is_refused_and_the_pipeline_goes_on(changefeed: Command) -> None:
+def test_copied_file_with_the_same_name_is_refused(changefeed: Command) -> None:
     text = (changefeed.pipelines / f"{changefeed.name}.yaml").read_text()
     (changefeed.pipelines / "copy.yaml").write_text(text)
     assert changefeed("run", changefeed.name).exit_code == NOTHING_NEW
@@ -197,18 +197,18 @@ def test_a_copied_file_with_the_same_name_is_refused_and_the_pipeline_goes_on(ch
 
 
 @pytest.mark.extended
-def test_a_name_that_is_not_there_is_told_with_the_nearest(changefeed: Command) -> None:
+def test_unknown_pipeline_name_is_reported_with_the_nearest(changefeed: Command) -> None:
     changefeed("run", f"{changefeed.name}x").is_refused("SettingsError", f"did you mean {changefeed.name!r}")
 
 
 @pytest.mark.extended
-def test_a_missing_connection_is_told_with_its_variable(changefeed: Command) -> None:
+def test_missing_connection_is_reported_with_its_variable(changefeed: Command) -> None:
     changefeed.mysql_uri = ""
     changefeed("plan", changefeed.name).is_refused("SettingsError", "AIRFLOW_CONN_MYSQL_X")
 
 
 @pytest.mark.extended
-def test_a_checkpoint_whose_binlog_was_purged_stays_where_it_is(spare: Command) -> None:
+def test_checkpoint_with_purged_binlog_does_not_move(spare: Command) -> None:
     first = spare.begin()
     spare.server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     newest = spare.server.execute("SHOW BINARY LOGS")[-1][0]
@@ -221,18 +221,18 @@ def test_a_checkpoint_whose_binlog_was_purged_stays_where_it_is(spare: Command) 
             newest,
             "binlog_expire_logs_seconds",
         )
-    (told,) = json.loads(spare("status", spare.name, "--json").out)
-    assert told["state"] == "error"
+    (shown,) = json.loads(spare("status", spare.name, "--json").out)
+    assert shown["state"] == "error"
     assert spare.checkpoint() == first
 
 
 @pytest.mark.extended
-def test_statements_in_the_binlog_are_refused_with_the_setting(spare: Command) -> None:
+def test_statements_in_the_binlog_are_refused_and_the_setting_is_named(spare: Command) -> None:
     first = spare.begin()
     spare.server.execute("SET GLOBAL binlog_format = 'STATEMENT'")
     try:
         for command in ("check", "plan", "run"):
-            spare(command, spare.name).is_refused("SourceError", "binlog_format is 'STATEMENT', wanted 'ROW'")
+            spare(command, spare.name).is_refused("SourceError", "binlog_format is 'STATEMENT', expected 'ROW'")
     finally:
         spare.server.execute("SET GLOBAL binlog_format = 'ROW'")
     assert spare.checkpoint() == first
@@ -240,7 +240,7 @@ def test_statements_in_the_binlog_are_refused_with_the_setting(spare: Command) -
 
 
 @pytest.mark.extended
-def test_a_server_without_a_binlog_is_refused_with_the_setting(spare: Command) -> None:
+def test_server_without_a_binlog_is_refused_and_the_setting_is_named(spare: Command) -> None:
     first = spare.begin()
     spare.server.restart({"skip-log-bin": 1})
     try:

@@ -32,7 +32,7 @@ ROWS = [("c", "t", 1), ("c", "t", 2), ("c", "other", 9), ("u", "t", 3), ("d", "t
 
 @dataclass(frozen=True)
 class Printed:
-    """What the command printed, and the error it ended with."""
+    """The output of the command, and its error."""
 
     lines: list[dict[str, Any]]
     stats: list[dict[str, Any]]
@@ -79,23 +79,21 @@ def test_each_row_change_and_each_statement_is_a_line_in_binlog_order(path: Path
     assert (printed.stats, printed.error) == ([], None)
 
 
-def test_a_minus_is_standard_input(path: Path) -> None:
+def test_minus_reads_standard_input(path: Path) -> None:
     from_file, from_input = decode(str(path)), decode("-", stdin=path.read_bytes())
     for line in from_file.lines:
         line["source"]["file"] = "-"
     assert [{**line, "ts_ms": 0} for line in from_input.lines] == [{**line, "ts_ms": 0} for line in from_file.lines]
 
 
-def test_only_the_tables_that_are_named_have_lines_and_statements_always_do(path: Path, binlog: Binlog) -> None:
+def test_tables_option_filters_rows_but_not_statements(path: Path, binlog: Binlog) -> None:
     printed = decode(str(path), "--tables", f"{binlog.database}.oth*")
     assert printed.rows == [("c", "other", 9)]
     assert len(printed.lines) == 3
     assert isinstance(decode(str(path), "--tables", "other").error, SettingsError), "it names no database"
 
 
-def test_from_and_to_are_positions_where_transactions_begin_and_end(
-    full_mysql_server: MysqlServer, path: Path, binlog: Binlog
-) -> None:
+def test_from_and_to_limit_decode_to_transactions(full_mysql_server: MysqlServer, path: Path, binlog: Binlog) -> None:
     shown = full_mysql_server.execute(f"SHOW BINLOG EVENTS IN '{binlog.name}'")
     ends = [int(end) for _, _, kind, _, end, _ in shown if kind == "Xid"]
     begins = [int(at) for _, at, kind, *_ in shown if kind == "Gtid"][-len(ends) :]
@@ -104,13 +102,13 @@ def test_from_and_to_are_positions_where_transactions_begin_and_end(
     assert decode(str(path), "--from", str(begins[1]), "--to", str(ends[2])).rows == ROWS[2:4]
     assert decode("-", "--from", str(begins[3]), stdin=path.read_bytes()).rows == ROWS[4:]
     inside = decode(str(path), "--to", str(ends[1] - 31))
-    assert inside.rows == ROWS[:2], "the transaction that ends behind it is not shown"
+    assert inside.rows == ROWS[:2], "the transaction that ends after it is not shown"
     assert "ends inside" in str(inside.error)
     assert "outside of the file" in str(decode(str(path), "--from", str(len(binlog.data) + 1)).error)
 
 
 @pytest.mark.parametrize("kind", ["full_mysql_server", "full_mariadb_server"])
-def test_stats_are_the_counts_of_each_file(
+def test_stats_prints_the_counts_of_each_file(
     kind: str, request: pytest.FixtureRequest, unique_name: str, tmp_path: Path
 ) -> None:
     server: MysqlServer | MariadbServer = request.getfixturevalue(kind)
@@ -130,12 +128,12 @@ def test_stats_are_the_counts_of_each_file(
     broken = decode(str(cut), "--stats")
     assert isinstance(broken.error, BinlogFormatError)
     assert broken.rows == ROWS[:4]
-    assert [stats["transactions"] for stats in broken.stats] == [len(STATEMENTS) - 1], "of what was whole"
+    assert [stats["transactions"] for stats in broken.stats] == [len(STATEMENTS) - 1], "of complete transactions"
 
 
-def test_a_file_that_is_not_there_and_one_that_is_no_binlog_are_refused(tmp_path: Path) -> None:
+def test_missing_file_and_file_that_is_no_binlog_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"no binlog at all")
-    assert "found none named" in str(decode(str(tmp_path / "none")).error)
+    assert "found no file" in str(decode(str(tmp_path / "none")).error)
     assert isinstance(decode(str(other)).error, BinlogFormatError)
     assert isinstance(decode("-").error, BinlogFormatError)

@@ -1,4 +1,4 @@
-"""What somebody meets who uses the command for the first time, beside an Airflow, another one, or none."""
+"""First use of the command: with its Airflow, with another Airflow, and without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_database import migrated
+from airflow_database import create_database
 from integration.command import NOTHING_NEW, WRONG_PASSWORD, Command
 
 from devstack.port import free_port
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def in_variables(changefeed: Command, tmp_path: Path) -> Command:
-    """A pipeline as the README shows it, its checkpoint in an Airflow Variable; and no Airflow anywhere."""
+    """The README's pipeline, with its checkpoint in an Airflow Variable, without an Airflow."""
     path = changefeed.pipelines / f"{changefeed.name}.yaml"
     text = path.read_text()
     path.write_text(text.replace("{store: table, connection: state_x}", "{store: variable}"))
@@ -32,24 +32,24 @@ def in_variables(changefeed: Command, tmp_path: Path) -> Command:
 
 
 def on_stdout(command: Command, *arguments: str) -> Any:
-    """What a command with --json prints there, which is JSON whatever happens; and no traceback anywhere."""
+    """The JSON that a command with --json prints on stdout; asserts that there is no traceback."""
     outcome = command(*arguments, "--json")
     assert "Traceback" not in outcome.out + outcome.err
     return json.loads(outcome.out)
 
 
-def test_without_an_airflow_a_checkpoint_in_a_variable_is_refused_and_no_airflow_is_made(in_variables: Command) -> None:
+def test_variable_checkpoint_without_airflow_is_refused(in_variables: Command) -> None:
     command, name = in_variables, in_variables.name
     for spelled in (["plan", name], ["run", name], ["lag", name], ["recover", name]):
         refused = command(*spelled)
         refused.is_refused("SettingsError", "checkpoint.store: variable", "AIRFLOW_HOME", "store: table")
     assert on_stdout(command, "plan", name)["error"].startswith("SettingsError: ")
-    (told,) = on_stdout(command, "status")
-    assert (told["state"], told["error"].partition(":")[0]) == ("error", "SettingsError")
+    (shown,) = on_stdout(command, "status")
+    assert (shown["state"], shown["error"].partition(":")[0]) == ("error", "SettingsError")
     assert list(Path(command.env["HOME"]).iterdir()) == []
 
 
-def test_an_airflow_without_a_database_is_told_and_is_no_lost_checkpoint(in_variables: Command) -> None:
+def test_airflow_without_database_is_reported_not_a_lost_checkpoint(in_variables: Command) -> None:
     command, name = in_variables, in_variables.name
     command.env["AIRFLOW_HOME"] = str(command.folder / "airflow")
     (command.folder / "airflow").mkdir()
@@ -61,33 +61,33 @@ def test_an_airflow_without_a_database_is_told_and_is_no_lost_checkpoint(in_vari
     assert on_stdout(command, "plan", name)["error"].startswith("StateStoreUnavailableError: ")
 
 
-def test_beside_its_airflow_the_command_has_its_checkpoints_and_tells_the_wrong_key_from_a_lost_one(
+def test_command_reads_airflows_checkpoints_and_reports_a_wrong_fernet_key(
     in_variables: Command,
 ) -> None:
     command, name = in_variables, in_variables.name
-    ours = migrated(command.folder / "airflow")
+    ours = create_database(command.folder / "airflow")
     command.env |= {variable: value for variable, value in ours.items() if variable.startswith("AIRFLOW")}
     command.env["AIRFLOW__CORE__FERNET_KEY"] = "cFRKM0hQZ2JkTTRfcDJkYlZHeGx1RnRaRXVMYUx0c0Y="
     assert command("run", name).exit_code == NOTHING_NEW
-    (told,) = on_stdout(command, "status")
-    assert (told["state"], told["window"]) == ("current", 0)
+    (shown,) = on_stdout(command, "status")
+    assert (shown["state"], shown["window"]) == ("current", 0)
     command.env["AIRFLOW__CORE__FERNET_KEY"] = "YkpZQ0hYbUV4V1FJNDlEeFRkcW9tbWJ2bFR6NGlLUEo="
     command("plan", name).is_refused("CheckpointError", "cannot be decrypted", "AIRFLOW__CORE__FERNET_KEY")
 
 
-def test_with_json_an_error_is_json_on_stdout_and_the_same_words_on_stderr(changefeed: Command) -> None:
+def test_json_option_prints_an_error_as_json_and_on_stderr(changefeed: Command) -> None:
     for arguments in (["plan", "nobody"], ["windows", "nobody"], ["seek", changefeed.name, "latest"]):
         outcome = changefeed(*arguments, "--json")
         outcome.is_refused("SettingsError")
         assert json.loads(outcome.out) == {"error": outcome.err.strip()}
 
 
-def test_how_long_the_server_keeps_the_binlog_is_a_figure_unlimited_or_not_known(spare: Command) -> None:
+def test_retention_is_a_number_unlimited_or_not_known(spare: Command) -> None:
     spare.begin()
 
     def headroom() -> tuple[float | None, bool | None]:
-        told = json.loads(spare("lag", spare.name, "--json").out)
-        return told["retention_headroom_seconds"], told["retention_unlimited"]
+        shown = json.loads(spare("lag", spare.name, "--json").out)
+        return shown["retention_headroom_seconds"], shown["retention_unlimited"]
 
     seconds, unlimited = headroom()
     assert (seconds is not None, unlimited) == (True, False)
@@ -101,13 +101,13 @@ def test_how_long_the_server_keeps_the_binlog_is_a_figure_unlimited_or_not_known
     assert headroom() == (None, None)
 
 
-def test_help_lists_first_what_is_needed_first_and_cuts_no_sentence_that_fits(changefeed: Command) -> None:
+def test_help_sorts_commands_and_cuts_no_sentence_that_fits(changefeed: Command) -> None:
     shown = changefeed("--help").out
     places = [shown.index(f"\n  {command} ") for command in ("check", "plan", "run", "tail", "status", "seek", "prune")]
     assert places == sorted(places)
 
 
-def test_without_java_a_run_says_what_to_install_and_moves_nothing(changefeed: Command) -> None:
+def test_run_without_java_names_the_package_and_moves_nothing(changefeed: Command) -> None:
     changefeed.write(spark="{master: 'local[2]'}")
     first = changefeed.begin()
     changefeed.env["JAVA_HOME"] = str(changefeed.folder / "no-java-here")

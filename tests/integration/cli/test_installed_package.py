@@ -1,23 +1,22 @@
-"""The package as an Airflow project of somebody else gets it: a wheel, in a virtual environment of its own."""
+"""The package as a wheel, installed in a virtual environment."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from integration.rebuilt import records_of
+from integration.topic_rows import records_of
 
-import changefeed
-from changefeed.native.compiled import ROOMS, cache_folder
+from changefeed.native.compiled import cache_key
 from devstack.home import PROJECT, Home
 from devstack.java import fetch_java
 from devstack.kafka import KafkaBroker
@@ -58,41 +57,40 @@ class Installed:
         )
 
 
-def _give_kernels(python: Path) -> None:
-    """Have the installed kernels found compiled where the tests' own are: to compile them takes two minutes of CPU.
+def sources_with_kernels(folder: Path) -> Path:
+    """A copy of the wheel's sources with kernels for any CPU, as `make wheel` builds from.
 
-    numba finds them by the folder and the contents of their sources; where these differ it compiles them.
+    The kernels stay in the session's home: to compile them takes 70 seconds of CPU after each change of a kernel.
     """
-    cache, (installed,) = cache_folder(), python.parents[1].glob("lib/python*/site-packages/changefeed")
-    for room in ROOMS if cache is not None else ():
-        ours, theirs = (
-            cache / f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
-            for folder in (Path(changefeed.__file__).parent / room, installed / room)
-        )
-        if ours.is_dir():
-            shutil.copytree(ours, theirs, dirs_exist_ok=True)
+    for name in ("include/changefeed", "plugins", "jobs"):
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "kernels"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, folder)
+    kernels = Home.default().root / "generic-kernels"
+    subprocess.run([sys.executable, "-m", "changefeed.native", "--into", kernels], check=True)
+    key = cache_key(PROJECT / "include" / "changefeed")
+    shutil.copytree(kernels / key, folder / "include" / "changefeed" / "kernels" / key)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("installed")
     uv = [sys.executable, "-m", "uv", "--quiet"]
-    subprocess.run([*uv, "build", "--wheel", "--out-dir", folder, PROJECT], check=True)
+    subprocess.run([*uv, "build", "--wheel", "--out-dir", folder, sources_with_kernels(folder / "sources")], check=True)
     (wheel,) = folder.glob("*.whl")
-    # At a path that stays the same: compiled kernels are found again by it.
     environment = Home.default().root / "test-venv"
     shutil.rmtree(environment, ignore_errors=True)
     subprocess.run([*uv, "venv", "--python", sys.executable, environment], check=True)
     python = environment / "bin" / "python"
     pinned = ("--constraint", PROJECT / "requirements.lock")
     subprocess.run([*uv, "pip", "install", "--python", python, *pinned, f"{wheel}[airflow,spark]"], check=True)
-    _give_kernels(python)
     project = Path(shutil.copytree(PROJECT / "examples" / "airflow-project", folder / "project"))
     yield Installed(python, wheel, project)
     shutil.rmtree(environment, ignore_errors=True)
 
 
-def test_the_wheel_holds_dags_plugin_and_jobs_and_nothing_of_the_tests(installed: Installed) -> None:
+def test_wheel_contains_dags_plugin_and_jobs_and_no_tests(installed: Installed) -> None:
     names = set(ZipFile(installed.wheel).namelist())
     assert {"changefeed/airflow/dags.py", "changefeed/jobs/ingest.py", "changefeed/jobs/backfill.py"} <= names
     assert {"changefeed_plugin.py", "changefeed_web/app.py", "changefeed_web/page/page.js"} <= names
@@ -102,13 +100,30 @@ def test_the_wheel_holds_dags_plugin_and_jobs_and_nothing_of_the_tests(installed
     assert not NOT_FOR_USERS & set(listed.stdout.split()), listed.stdout
 
 
-def test_one_line_brings_the_dags_and_the_entry_point_the_page(installed: Installed) -> None:
+def test_wheel_loads_its_kernels_within_seconds_of_its_first_start(installed: Installed, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    loaded = installed.run(
+        "-c",
+        "from changefeed.native.__main__ import compile_all; compile_all()\n"
+        "import changefeed.native.scatter as module; print(sum(module.scatter._cache_hits.values()))",
+        CHANGEFEED_KERNEL_CACHE="",
+        HOME=str(tmp_path),
+        XDG_CACHE_HOME=str(tmp_path),
+        TMPDIR=str(tmp_path),
+    )
+    assert (loaded.returncode, loaded.stdout, loaded.stderr) == (0, "1\n", "")
+    assert time.monotonic() - begin < 20, "to compile them takes a minute"
+    assert not list(tmp_path.rglob("*.kernel")), "none was compiled"
+
+
+def test_installed_package_has_dags_and_page(installed: Installed) -> None:
     found = installed.project / "found.json"
     shown = installed.run(str(PROJECT / "tests" / "dags" / "bag_process.py"), str(found))
     assert shown.returncode == 0, shown.stderr
     bag = json.loads(found.read_text())
     assert not bag["import_errors"]
     assert bag["dags"].keys() == {
+        "changefeed_freshness",
         "changefeed_ingest__orders",
         "changefeed_seek__orders",
         "changefeed_backfill__orders",
@@ -126,7 +141,7 @@ def test_one_line_brings_the_dags_and_the_entry_point_the_page(installed: Instal
     assert str(installed.python.parents[1]) in shown.stdout  # the job that a DAG runs is the installed one
 
 
-def test_the_installed_command_publishes(
+def test_installed_command_publishes(
     installed: Installed, mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str
 ) -> None:
     settings = (installed.project / "include" / "pipelines" / "orders.yaml").read_text()

@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""The README's examples produce what it shows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ def blocks(language: str) -> list[str]:
 
 
 def shape(value: Any) -> Any:
-    """The keys of a JSON value in their order, and the types of what stands under them."""
+    """The keys of a JSON value in their order, with the types of their values."""
     return [(key, shape(inner)) for key, inner in value.items()] if isinstance(value, dict) else type(value)
 
 
-def test_the_sample_record_is_what_its_statement_makes(full_mysql_server: MysqlServer, unique_name: str) -> None:
+def test_sample_record_of_the_readme_is_produced_by_its_statement(
+    full_mysql_server: MysqlServer, unique_name: str
+) -> None:
     statement, sample = blocks("sql")[0], json.loads(blocks("json")[0])
 
     def work(cursor: Any) -> None:
@@ -39,11 +41,11 @@ def test_the_sample_record_is_what_its_statement_makes(full_mysql_server: MysqlS
     record = decoded(full_mysql_server, unique_name, work).values[-1]
     assert shape(record) == shape(sample)
     assert (record["op"], record["before"], record["after"]) == (sample["op"], sample["before"], sample["after"])
-    settled = ("version", "connector", "snapshot", "table", "row")
-    assert [record["source"][key] for key in settled] == [sample["source"][key] for key in settled]
+    fixed = ("version", "connector", "snapshot", "table", "row")
+    assert [record["source"][key] for key in fixed] == [sample["source"][key] for key in fixed]
 
 
-def test_each_command_that_it_shows_is_one_with_the_options_that_it_shows() -> None:
+def test_commands_of_the_readme_exist_with_their_options() -> None:
     lines = [line.partition(" #")[0] for block in blocks("sh") for line in block.splitlines()]
     shown = [shlex.split(line)[1:] for line in lines if line.startswith("changefeed ")]
     assert len(shown) > 8

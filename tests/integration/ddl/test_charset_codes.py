@@ -1,4 +1,4 @@
-"""Every code of every charset: what the tables say of it is what both servers say, and what the kernel writes."""
+"""Every code of every charset: the tables, both servers and the kernel agree on its character."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from integration.binlog_of import binlog_of
 from integration.random_tables import charsets_of
 
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.model.charset_codes import characters, decoded, is_multi_byte
+from changefeed.model.charset_codes import characters, decode_text, is_multi_byte
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
@@ -37,9 +37,7 @@ def codes(charset: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["full_mysql_server", "full_mariadb_server"])
-def test_every_code_of_every_charset_is_the_character_that_the_server_makes_of_it(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_every_code_of_every_charset_equals_the_servers_conversion(kind: str, request: pytest.FixtureRequest) -> None:
     server: SqlServer = request.getfixturevalue(kind)
     wrong = []
     with server.connect() as connection, connection.cursor() as cursor:
@@ -54,7 +52,7 @@ def test_every_code_of_every_charset_is_the_character_that_the_server_makes_of_i
                     if len(code) == 1 and code not in known:
                         continue  # the begin of others
                     # MySQL cuts a text where it is not well formed; MariaDB reads on at the next byte, as we do.
-                    own, cut = decoded(code[:kept], charset), code[kept:]
+                    own, cut = decode_text(code[:kept], charset), code[kept:]
                     known_is_cut = any(cut[:size] in known for size in range(1, len(cut) + 1))
                     if own.replace("\ufffd", "?") != there.replace("\ufffd", "?") or known_is_cut:
                         wrong.append(f"{charset} {code.hex()}: {there!r}, and not {own!r} and {cut.hex()!r}")
@@ -62,7 +60,7 @@ def test_every_code_of_every_charset_is_the_character_that_the_server_makes_of_i
 
 
 @pytest.mark.parametrize("kind", ["full_mysql_server", "full_mariadb_server"])
-def test_a_text_of_all_characters_of_a_charset_comes_out_as_the_server_converts_it(
+def test_text_of_all_characters_of_a_charset_equals_the_servers_conversion(
     kind: str, request: pytest.FixtureRequest, unique_name: str
 ) -> None:
     server: SqlServer = request.getfixturevalue(kind)

@@ -1,4 +1,4 @@
-"""Every clause of CREATE, ALTER, RENAME and DROP, run on both servers and learned from their own binlogs."""
+"""Every clause of CREATE, ALTER, RENAME and DROP, run on both servers and read from their binlogs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pymysql
-from integration.ddl_follower import Follower, agree, learned
+from integration.ddl_follower import Follower, is_same_table, learned_tables
 
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import bind
@@ -37,35 +37,35 @@ def topics() -> Iterator[Topic]:
             title, _, text = part.partition("\n")
             found = []
             for statement in re.split(r";[ ]*\n", text):
-                mark = re.match(r"\s*@(\w+) ", statement)
-                sql = statement[mark.end() :] if mark else statement
+                prefix = re.match(r"\s*@(\w+) ", statement)
+                sql = statement[prefix.end() :] if prefix else statement
                 if sql.strip():
-                    found.append((mark[1] if mark else "", sql.strip("\n")))
+                    found.append((prefix[1] if prefix else "", sql.strip("\n")))
             yield Topic(f"{path.stem}: {title}", found)
 
 
 def difference(follower: Follower, schemas: Schemas, prefix: str, touched: set[TableName] | None) -> str:
-    """How the learned schemas differ from the server's: all of them, or the tables touched; '' where they do not."""
+    """How the learned schemas differ from the server's: all of them, or the touched tables; '' if they do not."""
     databases = follower.databases(prefix)
     if databases != dict(schemas.databases):
         return f"    there   {databases}\n    learned {schemas.databases}"
-    known = learned(schemas)
+    known = learned_tables(schemas)
     if touched is None:
-        there = follower.listed(*databases)
+        there = follower.list_tables(*databases)
     else:
         there = {tuple(name): follower.listed_table(*name) for name in touched if name in follower.names(*databases)}
         known = {name: schema for name, schema in known.items() if name in touched}
     lines = [
         f"    there   {there.get(table)}\n    learned {known.get(table)}"
         for table in sorted(there.keys() | known.keys())
-        if not agree(there.get(table), known.get(table))
+        if not is_same_table(there.get(table), known.get(table))
     ]
     return "\n".join(lines)
 
 
 @dataclass
 class Outcome:
-    """What a run of the corpus showed."""
+    """The results of a run of the corpus."""
 
     accepted: int = 0
     definitions: int = 0
@@ -93,7 +93,7 @@ class Run:
         self._outcome.wrong.append(f"{self._title}: {what}")
 
     def follow(self, sql: str) -> None:
-        """Read what the binlog got since, and compare."""
+        """Read the new part of the binlog, and compare."""
         touched: set[TableName] = set()
         before = self._schemas
         for logged in self._follower.statements():
@@ -101,7 +101,7 @@ class Run:
                 self._fit(logged, sql)
                 continue
             statement = read_statement(logged.sql, logged.session, self._follower.server, failed=logged.failed)
-            self._outcome.definitions += statement.kind is Kind.DEFINITION
+            self._outcome.definitions += statement.kind is Kind.DDL
             # MariaDB logs rows of tables with versions by transaction as statements, also in ROW format.
             if statement.kind is Kind.UNREADABLE or (statement.kind is Kind.ROWS and not sql.startswith("a row")):
                 self.wrong(f"{statement.kind}: {logged.sql}")
@@ -149,7 +149,7 @@ class Run:
 
 
 def run(server: SqlServer, flavour: str, name: str) -> Outcome:
-    """Run the corpus; what was accepted, and what went wrong."""
+    """Run the corpus; accepted statements, and errors."""
     outcome = Outcome()
     follower = Follower(server)
     for topic in topics():
@@ -178,7 +178,7 @@ def run(server: SqlServer, flavour: str, name: str) -> Outcome:
     return outcome
 
 
-def test_every_accepted_definition_on_mysql_is_learned_as_information_schema_has_it(
+def test_every_accepted_ddl_on_mysql_agrees_with_information_schema(
     mysql_server: MysqlServer, unique_name: str
 ) -> None:
     outcome = run(mysql_server, "mysql", unique_name)
@@ -188,7 +188,7 @@ def test_every_accepted_definition_on_mysql_is_learned_as_information_schema_has
     assert outcome.table_maps > 100
 
 
-def test_every_accepted_definition_on_mariadb_is_learned_as_information_schema_has_it(
+def test_every_accepted_ddl_on_mariadb_agrees_with_information_schema(
     mariadb_server: MariadbServer, unique_name: str
 ) -> None:
     outcome = run(mariadb_server, "mariadb", unique_name)

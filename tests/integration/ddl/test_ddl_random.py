@@ -1,4 +1,4 @@
-"""Long random sequences of definitions: learned step by step from the binlog, and equal to information_schema."""
+"""Long random sequences of DDL: applied step by step from the binlog, and equal to information_schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pymysql
-from integration.ddl_follower import Follower, agree, learned
+from integration.ddl_follower import Follower, is_same_table, learned_tables
 
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.ddl import Schemas, SchemaTimeline, read_statement
@@ -145,7 +145,7 @@ class Writer:
         return self._random.choice(clauses)
 
 
-def follow_random_definitions(server: SqlServer, name: str) -> tuple[int, int]:
+def follow_random_ddl(server: SqlServer, name: str) -> tuple[int, int]:
     """Statements accepted, and table maps fitted."""
     seed = int(os.environ.get("DDL_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"DDL_SEED={seed}")
@@ -184,31 +184,27 @@ def follow_random_definitions(server: SqlServer, name: str) -> tuple[int, int]:
                 timeline = timeline.advance(
                     logged.coordinates, read_statement(logged.sql, logged.session, follower.server)
                 )
-                expected.append((logged.coordinates, learned(timeline.latest)))
-            there, known = follower.listed(name), learned(timeline.latest)
+                expected.append((logged.coordinates, learned_tables(timeline.latest)))
+            there, known = follower.list_tables(name), learned_tables(timeline.latest)
             different = [(table, there.get(table), known.get(table)) for table in there.keys() | known.keys()]
-            different = [item for item in different if not agree(item[1], item[2])]
+            different = [item for item in different if not is_same_table(item[1], item[2])]
             assert not different, f"after {sql}: {different}"
         cursor.execute(f"DROP DATABASE {name}")
     follower.close()
     again = SchemaTimeline.from_json(json.loads(json.dumps(timeline.to_json())))
     assert again == timeline
     for (_, tables), (coordinates, _) in pairwise(expected):
-        assert learned(again.at(coordinates)) == tables
+        assert learned_tables(again.at(coordinates)) == tables
     return accepted, table_maps
 
 
-def test_random_definitions_on_mysql_are_learned_as_information_schema_has_them(
-    mysql_server: MysqlServer, unique_name: str
-) -> None:
-    accepted, table_maps = follow_random_definitions(mysql_server, unique_name)
+def test_random_ddl_on_mysql_agrees_with_information_schema(mysql_server: MysqlServer, unique_name: str) -> None:
+    accepted, table_maps = follow_random_ddl(mysql_server, unique_name)
     print(f"{accepted} of {STEPS} statements accepted, {table_maps} table maps fitted")
     assert accepted > 50
 
 
-def test_random_definitions_on_mariadb_are_learned_as_information_schema_has_them(
-    mariadb_server: MariadbServer, unique_name: str
-) -> None:
-    accepted, table_maps = follow_random_definitions(mariadb_server, unique_name)
+def test_random_ddl_on_mariadb_agrees_with_information_schema(mariadb_server: MariadbServer, unique_name: str) -> None:
+    accepted, table_maps = follow_random_ddl(mariadb_server, unique_name)
     print(f"{accepted} of {STEPS} statements accepted, {table_maps} table maps fitted")
     assert accepted > 50

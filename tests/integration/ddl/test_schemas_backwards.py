@@ -1,4 +1,4 @@
-"""Stock servers: tables as they were before a statement, read backwards from what they are now."""
+"""Stock servers: tables before a statement, derived backwards from the current ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from integration.pipeline.test_schema_history import TYPES, Script, head_of, job_of, rows, whole_files
 
 from changefeed.ddl.history import SchemaHistory
-from changefeed.pipeline.schema_learning import learned
-from changefeed.pipeline.unknown_tables import answered, unknown_ranges
+from changefeed.pipeline.schema_learning import learn_history
+from changefeed.pipeline.unknown_tables import apply_answers, unknown_ranges
 from changefeed.spark.stages.decode_task import DecodeTask
 from devstack.sql_server import SqlServer
 
@@ -42,7 +42,7 @@ HARMLESS = {
     "exchange of names": "CREATE TABLE {t}n LIKE {t}; ALTER TABLE {t}n ADD COLUMN more INT; "
     "RENAME TABLE {t} TO {t}o, {t}n TO {t}; DROP TABLE {t}o",
 }
-"""Statements after which the rows before them mean what the server of now says, on every server."""
+"""Statements that do not change the meaning of earlier rows, on every server."""
 SHOWN = {
     "modify type": "ALTER TABLE {t} MODIFY amount BIGINT",
     "change": "ALTER TABLE {t} CHANGE note remark VARCHAR(200) CHARACTER SET latin1",
@@ -53,7 +53,7 @@ SHOWN = {
 }
 """Statements before which TABLE_MAPs of MySQL show the rest."""
 ON_MARIADB = {"modify place", "drop column"}
-"""Those of them that MariaDB's, which show neither signs nor character sets, are enough for."""
+"""Those for which MariaDB's TABLE_MAPs suffice, which show neither signs nor character sets."""
 UNKNOWN = {
     "enum": "ALTER TABLE {t} MODIFY size ENUM('m','s','l')",
     "drop twin": "ALTER TABLE {t} DROP COLUMN twin",
@@ -63,7 +63,7 @@ UNKNOWN = {
     "other key": "ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, name)",
     "drop column of the key": "ALTER TABLE {t} DROP COLUMN id",
 }
-"""Statements before which nothing says what the rows mean."""
+"""Statements before which the rows' schema cannot be derived."""
 
 
 def pair(request: pytest.FixtureRequest, flavour: str) -> tuple[SqlServer, SqlServer]:
@@ -72,7 +72,7 @@ def pair(request: pytest.FixtureRequest, flavour: str) -> tuple[SqlServer, SqlSe
 
 
 def play(server: SqlServer, database: str, statements: dict[str, str]) -> DecodeTask:
-    """A table for each statement, with rows before and behind it; the job that reads all of it."""
+    """A table for each statement, with rows before and after it; the job that reads all of it."""
     server.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
     for number in range(len(statements)):
         table = f"{database}.t{number}"
@@ -89,25 +89,25 @@ def play(server: SqlServer, database: str, statements: dict[str, str]) -> Decode
 
 def read_history(job: DecodeTask) -> SchemaHistory:
     with job.connections.session() as session:
-        return learned(session, job.server_uuid, job.start)
+        return learn_history(session, job.server_uuid, job.start)
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_rows_before_a_statement_are_those_of_full_metadata(
+def test_rows_before_a_statement_equal_full_metadata(
     flavour: str, unique_name: str, request: pytest.FixtureRequest
 ) -> None:
     statements = HARMLESS | {name: sql for name, sql in SHOWN.items() if flavour == "mysql" or name in ON_MARIADB}
     if flavour == "mariadb":
         statements = {name: sql for name, sql in statements.items() if "latin1" not in sql or name == "default charset"}
     full, stock = pair(request, flavour)
-    wanted_job, job = play(full, unique_name, statements), play(stock, unique_name, statements)
+    expected_job, job = play(full, unique_name, statements), play(stock, unique_name, statements)
     history = read_history(job)
     assert unknown_ranges(job.pipeline, history) == []
-    assert rows(replace(job, history=history), whole_files(job)) == rows(wanted_job, whole_files(wanted_job))
+    assert rows(replace(job, history=history), whole_files(job)) == rows(expected_job, whole_files(expected_job))
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_what_nothing_proves_is_listed_with_its_rows(
+def test_unproved_tables_are_listed_with_their_rows(
     flavour: str, unique_name: str, request: pytest.FixtureRequest
 ) -> None:
     statements = UNKNOWN | {name: sql for name, sql in SHOWN.items() if flavour == "mariadb" and name not in ON_MARIADB}
@@ -120,7 +120,7 @@ def test_what_nothing_proves_is_listed_with_its_rows(
 
 
 class Migrations(Script):
-    """A script with what else applications and migrations do to tables."""
+    """A script with other changes of tables by applications and migrations."""
 
     def _step(self) -> Iterator[str]:
         pick = self._random
@@ -171,11 +171,11 @@ class Migrations(Script):
         yield from self._changes(name)
 
 
-def not_as_wanted(wanted: list[Any], found: list[Any], left_out: set[str]) -> list[Any]:
-    """By table the first row that differs; of tables that are ``left_out`` in part, the first that nobody wrote."""
+def differences(expected: list[Any], found: list[Any], left_out: set[str]) -> list[Any]:
+    """By table the first row that differs; of partly ``left_out`` tables, the first row that was never written."""
     wrong = []
-    for table in dict.fromkeys(row[0] for row in (*wanted, *found)):
-        theirs, ours = ([row for row in every if row[0] == table] for every in (wanted, found))
+    for table in dict.fromkeys(row[0] for row in (*expected, *found)):
+        theirs, ours = ([row for row in every if row[0] == table] for every in (expected, found))
         if table not in left_out:
             wrong += [pair for pair in zip_longest(theirs, ours) if pair[0] != pair[1]][:1]
         else:
@@ -185,7 +185,7 @@ def not_as_wanted(wanted: list[Any], found: list[Any], left_out: set[str]) -> li
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_rows_from_any_place_are_those_of_full_metadata_or_are_left_out_by_name(
+def test_rows_from_any_position_equal_full_metadata_or_are_listed(
     flavour: str, unique_name: str, server_id: int, request: pytest.FixtureRequest
 ) -> None:
     seed = int(os.environ.get("CHANGEFEED_SEED", 0)) or random.SystemRandom().randrange(10**6)
@@ -207,8 +207,8 @@ def test_rows_from_any_place_are_those_of_full_metadata_or_are_left_out_by_name(
     full_job, job = jobs
     history = read_history(job)
     left_out = {each.table.split(".")[1] for each in unknown_ranges(job.pipeline, history)}
-    lenient = job.pipeline.model_copy(update={"unknown_definition": "begin"})
-    found = rows(replace(job, history=answered(lenient, history)), whole_files(job))
-    wanted = rows(full_job, whole_files(full_job))
-    print(f"{len(wanted)} rows, {len(found)} found, unknown: {sorted(left_out)}")
-    assert not_as_wanted(wanted, found, left_out) == []
+    lenient = job.pipeline.model_copy(update={"unknown_schema": "begin"})
+    found = rows(replace(job, history=apply_answers(lenient, history)), whole_files(job))
+    expected = rows(full_job, whole_files(full_job))
+    print(f"{len(expected)} rows, {len(found)} found, unknown: {sorted(left_out)}")
+    assert differences(expected, found, left_out) == []

@@ -1,4 +1,4 @@
-"""The servers that the other tests stand on."""
+"""The servers that the other tests use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from devstack.identity import ProcessId, family
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import ServerProcess, started
+from devstack.process import ServerProcess, run_server
 from devstack.reaper import end_orphans
 from devstack.shop import ShopWriter, create_shop
 from devstack.sql_server import SqlServer
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.extended
 
 
 def variable(server: SqlServer, name: str) -> str:
-    """A system variable's value."""
+    """The value of a system variable."""
     return str(server.execute(f"SELECT @@global.{name}")[0][0])
 
 
@@ -51,7 +51,7 @@ def test_stock_mysql_has_minimal_metadata_and_no_gtids(mysql_server: MysqlServer
     assert variable(mysql_server, "gtid_mode") == "OFF"
 
 
-def test_servers_whose_data_are_copies_of_one_template_are_different_servers(
+def test_servers_from_one_template_have_different_identities(
     full_mysql_server: MysqlServer, mysql_server: MysqlServer
 ) -> None:
     assert variable(full_mysql_server, "server_uuid") != variable(mysql_server, "server_uuid")
@@ -92,9 +92,7 @@ def test_server_of_an_old_or_new_release_logs_rows_with_its_own_defaults(
 
 
 @pytest.mark.parametrize("fixture", ["mysql_server", "mariadb_server"])
-def test_the_replication_user_reads_and_replicates_but_does_not_write(
-    fixture: str, request: pytest.FixtureRequest
-) -> None:
+def test_replication_user_may_read_and_replicate_but_not_write(fixture: str, request: pytest.FixtureRequest) -> None:
     server: SqlServer = request.getfixturevalue(fixture)
     status = "SHOW BINARY LOG STATUS" if fixture == "mysql_server" else "SHOW MASTER STATUS"
     with server.connect("changefeed") as connection, connection.cursor() as cursor:
@@ -105,9 +103,7 @@ def test_the_replication_user_reads_and_replicates_but_does_not_write(
             cursor.execute("CREATE DATABASE forbidden")
 
 
-def test_mysqls_own_programs_connect_without_a_password_on_the_command_line(
-    mysql_server: MysqlServer, database: str
-) -> None:
+def test_client_programs_have_no_password_on_the_command_line(mysql_server: MysqlServer, database: str) -> None:
     mysql_server.execute("CREATE TABLE greeting (word VARCHAR(20))", database=database)
     command = [*mysql_server.client("mysqldump"), "--no-data", database]
     assert "CREATE TABLE `greeting`" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -122,12 +118,12 @@ def passwords(server: SqlServer) -> list[str]:
     return [url.removeprefix("mysql://").split(":")[1].split("@")[0] for url in (server.url, server.root_url)]
 
 
-def test_a_program_that_the_software_lacks_is_refused_by_name(mariadb_server: MariadbServer) -> None:
+def test_missing_client_program_is_named_in_the_error(mariadb_server: MariadbServer) -> None:
     with pytest.raises(ServerError, match="mariadb-binlog"):
         mariadb_server.client("mariadb-binlog")
 
 
-def test_kafka_gives_back_what_it_was_given(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_kafka_returns_a_produced_record(kafka_broker: KafkaBroker, unique_name: str) -> None:
     with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
         admin.create_topics([NewTopic(unique_name, 2, 1)])
     with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap) as producer:
@@ -136,11 +132,11 @@ def test_kafka_gives_back_what_it_was_given(kafka_broker: KafkaBroker, unique_na
 
 
 def values(broker: KafkaBroker, topic: str) -> list[bytes]:
-    """All that is in *topic*."""
+    """The values of all records of *topic*."""
     return [record.value for record in committed(broker.bootstrap, topic)]
 
 
-def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_kafka_creates_no_topic_automatically(kafka_broker: KafkaBroker, unique_name: str) -> None:
     with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
         consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap)
         assert consumer.partitions_for_topic(unique_name) in (None, set())
@@ -148,7 +144,7 @@ def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_na
         assert unique_name not in admin.list_topics()
 
 
-def test_mysql_killed_and_started_again_keeps_data_port_and_passwords_and_the_demos_writer_goes_on(
+def test_mysql_keeps_data_port_and_passwords_after_kill(
     tmp_path: Path,
 ) -> None:
     server = MysqlServer(tmp_path / "killed-mysql", owner=ProcessId.own())
@@ -179,20 +175,20 @@ def test_mysql_killed_and_started_again_keeps_data_port_and_passwords_and_the_de
 
 
 def orders(server: SqlServer) -> int:
-    """The number of the last order."""
+    """The id of the last order."""
     return int(server.execute("SELECT MAX(id) FROM shop.orders")[0][0] or 0)
 
 
-def test_a_server_starts_whose_killed_process_nobody_has_waited_for_yet(tmp_path: Path) -> None:
+def test_server_starts_while_its_killed_process_is_a_zombie(tmp_path: Path) -> None:
     directory = tmp_path / "zombie-mysql"
-    with started(MysqlServer(directory, owner=ProcessId.own(), quick=True)):
+    with run_server(MysqlServer(directory, owner=ProcessId.own(), quick=True)):
         of_another_shell = MysqlServer(directory, owner=ProcessId.own(), quick=True)
         of_another_shell.kill()
-        with started(of_another_shell) as again:
+        with run_server(of_another_shell) as again:
             assert again.execute("SELECT 1") == [(1,)]
 
 
-def test_kafka_killed_and_started_again_keeps_data_and_port(tmp_path: Path) -> None:
+def test_kafka_keeps_data_and_port_after_kill(tmp_path: Path) -> None:
     broker = KafkaBroker(tmp_path / "killed-kafka", owner=ProcessId.own())
     broker.start()
     try:
@@ -222,7 +218,7 @@ def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(tmp_path: Path)
 
 
 @pytest.mark.timeout(600)
-def test_airflow_serves_its_page_on_this_machine_only_to_who_logs_in_and_stops_with_all_it_started(
+def test_airflow_serves_logged_in_users_locally_and_stops_completely(
     session_folder: Path,
 ) -> None:
     project = session_folder / "project"
@@ -260,7 +256,7 @@ def test_another_object_for_the_same_folder_finds_the_running_server(mysql_serve
     assert (same.pid, same.url) == (mysql_server.pid, mysql_server.url)
 
 
-def test_stopping_a_process_ends_what_it_started_and_a_second_stop_does_nothing(tmp_path: Path) -> None:
+def test_stop_ends_child_processes_and_may_be_repeated(tmp_path: Path) -> None:
     process = ServerProcess("parent", tmp_path / "parent.json", tmp_path / "parent.log")
     script = "sh -c 'trap \"\" TERM; echo $$ > child; while true; do sleep 0.1; done' & wait"
     process.start(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"]}, cwd=tmp_path)
@@ -273,7 +269,7 @@ def test_stopping_a_process_ends_what_it_started_and_a_second_stop_does_nothing(
     process.stop(grace=5)
 
 
-def test_a_pid_that_was_given_to_another_process_is_left_alone(tmp_path: Path) -> None:
+def test_reused_pid_is_not_killed(tmp_path: Path) -> None:
     innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         record = tmp_path / "record.json"
@@ -289,7 +285,7 @@ def test_a_pid_that_was_given_to_another_process_is_left_alone(tmp_path: Path) -
         innocent.wait()
 
 
-def test_servers_whose_test_session_was_killed_are_ended_by_the_next_one(tmp_path: Path) -> None:
+def test_servers_of_a_killed_test_session_are_ended_by_the_next(tmp_path: Path) -> None:
     home = Home(tmp_path)
     session = subprocess.Popen(
         [sys.executable, "-c", SESSION, str(tmp_path)],
@@ -317,7 +313,7 @@ import sys, time
 from pathlib import Path
 from devstack.home import Home
 from devstack.identity import ProcessId
-from devstack.process import ServerProcess, started
+from devstack.process import ServerProcess
 home = Home(Path(sys.argv[1]))
 process = ServerProcess("sleeper", home.run / "sleeper.json", home.root / "log", ProcessId.own())
 process.start(["sleep", "60"], env={"PATH": "/usr/bin:/bin"}, cwd=home.root)

@@ -9,7 +9,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 MODULE = '''
-"""Rows as `["MARK","OP","TABLE",{...}]`."""
+"""Rows as `["LABEL","OP","TABLE",{...}]`."""
 
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ from changefeed.formats.reader import ReadChange, RecordReader
 from changefeed.formats.style import Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Slot
 
-MARK = text("mark", "row")
+LABEL = text("label", "row")
 
 
 @dataclass(frozen=True)
 class ArraysFormat:
-    mark: bytes
+    label: bytes
     style: Style
     notation = JSON
     needs_definitions = False
 
     @classmethod
     def of(cls, settings: FormatSettings) -> "ArraysFormat":
-        options = Options("arrays", (MARK,), settings.options)
-        return cls(options[MARK].encode(), settings.style)
+        options = Options("arrays", (LABEL,), settings.options)
+        return cls(options[LABEL].encode(), settings.style)
 
     def key(self, table):
         return (Slot.KEY,) if table.primary_key else None
@@ -43,13 +43,13 @@ class ArraysFormat:
 
     def value(self, table, op):
         image = Slot.BEFORE if op == "d" else Slot.AFTER
-        return (b'["%b","%b","%b",' % (self.mark, op.encode(), table.table.encode()), image, b"]")
+        return (b'["%b","%b","%b",' % (self.label, op.encode(), table.table.encode()), image, b"]")
 
     def reader(self, schemas=None):
         return RecordReader(self._read, says_before=False)
 
     def _read(self, value):
-        mark, op, table, row = value
+        label, op, table, row = value
         return ReadChange(op, "", row, None) if op == "d" else ReadChange(op, "", None, row)
 
     def schema_change(self, statement, kind, changes):

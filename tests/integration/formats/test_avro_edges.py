@@ -21,7 +21,7 @@ from devstack.schema_registry import SchemaRegistry
 NO_MODE = "SET sql_mode = '', time_zone = '+00:00'"
 
 
-def test_a_row_that_comes_without_some_of_its_columns_is_refused_with_coordinates_and_the_setting(
+def test_row_without_some_columns_fails_with_coordinates_and_setting(
     full_mysql_server: MysqlServer, database: str
 ) -> None:
     binlog = binlog_of(
@@ -101,7 +101,7 @@ def test_debezium_s_modes_choose_the_types(full_mysql_server: MysqlServer, datab
     assert {schema["namespace"] for schema in schemas} == {f"srv.{database}.t"}
 
 
-def test_a_window_that_is_read_again_makes_the_same_bytes_where_its_table_was_altered_in_it(
+def test_retry_of_a_window_with_an_alter_makes_the_same_bytes(
     full_mysql_server: MysqlServer, database: str, schema_registry: SchemaRegistry
 ) -> None:
     binlog = binlog_of(

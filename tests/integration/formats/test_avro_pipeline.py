@@ -15,7 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from integration.kafka_pipeline import committed
 from ruled_registry import RuledRegistry
 
-from changefeed.cli.tail import lines
+from changefeed.cli.tail import read_lines
 from changefeed.errors import CompatibilityError
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
@@ -84,7 +84,7 @@ class Feed:
 
     def tailed(self, topic: str) -> list[list[Any]]:
         """Key and value of each record as `changefeed tail` shows them."""
-        found = lines(self.connections.kafka, [topic], self.registry.schema, from_beginning=True, follow=False)
+        found = read_lines(self.connections.kafka, [topic], self.registry.schema, from_beginning=True, follow=False)
         return [[line["key"], line["value"]] for line in map(json.loads, found)]
 
     def raw(self, topic: str) -> list[bytes]:
@@ -119,7 +119,7 @@ def registry(schema_registry: SchemaRegistry, java: JavaAvro) -> Iterator[RuledR
         yield running
 
 
-def test_a_table_that_is_altered_inside_a_window_is_read_by_each_version_and_by_the_last(
+def test_table_altered_in_a_window_is_read_by_each_schema_version(
     feed: Feed, mysql_server: MysqlServer, database: str, java: JavaAvro
 ) -> None:
     mysql_server.execute(
@@ -217,13 +217,56 @@ def test_a_change_that_does_not_fit_stops_the_run_by_column_until_it_is_allowed(
         "CREATE TABLE orders (id INT PRIMARY KEY, must INT NOT NULL)",
         "INSERT INTO orders VALUES (4, 5)",
     )
-    with pytest.raises(CompatibilityError, match=r"'must'.*of other tables neither.*to NONE.*`tables\.exclude`"):
+    words = r"'must'.*of other tables neither.*to NONE.*on_incompatible: register.*`tables\.exclude`"
+    with pytest.raises(CompatibilityError, match=words):
         feed.window()
     assert len(feed.records(f"{database}.untouched")) == 1, "nothing of the window is published"
     feed.registry._ask("PUT", f"config/{topic}-value", {"compatibility": "NONE"})
     feed.window()
     assert feed.records(topic)[-1][1]["after"] == {"id": 4, "must": 5}
     assert len(feed.records(f"{database}.untouched")) == 2
+
+
+@pytest.mark.extended
+def test_table_made_anew_is_registered_by_setting_and_level_is_as_before(
+    feed: Feed, mysql_server: MysqlServer, database: str
+) -> None:
+    settings = {"format": {"name": "avro", "registry": "registry", "on_incompatible": "register"}}
+    pipeline = Pipeline.model_validate({**feed.connections.pipeline.model_dump(), **settings})
+    feed.connections = PipelineConnections(pipeline, feed.connections.lookup)
+    mysql_server.execute(
+        f"USE `{database}`",
+        "CREATE TABLE orders (id INT PRIMARY KEY, price INT)",
+        "INSERT INTO orders VALUES (1, 12)",
+    )
+    feed.window()
+    topic = f"{database}.orders"
+    mysql_server.execute(
+        f"USE `{database}`",
+        "INSERT INTO orders VALUES (2, 13)",
+        "DROP TABLE orders",
+        "CREATE TABLE orders (code VARCHAR(9) PRIMARY KEY, must INT NOT NULL)",
+        "INSERT INTO orders VALUES ('a', 5)",
+        "ALTER TABLE orders MODIFY must VARCHAR(20) NOT NULL",
+        "INSERT INTO orders VALUES ('b', 'x')",
+    )
+    feed.window()
+    assert feed.registry.own_level(f"{topic}-value") is feed.registry.own_level(f"{topic}-key") is None
+    feed.registry.set_level(f"{topic}-value", "FULL_TRANSITIVE")
+    mysql_server.execute(
+        f"ALTER TABLE `{database}`.orders ADD COLUMN more INT NOT NULL",
+        f"INSERT INTO `{database}`.orders VALUES ('c', 'y', 7)",
+    )
+    feed.window()
+    assert feed.registry.own_level(f"{topic}-value") == "FULL_TRANSITIVE"
+    assert [(key, value["after"]) for key, value in feed.records(topic)] == [
+        ({"id": 1}, {"id": 1, "price": 12}),
+        ({"id": 2}, {"id": 2, "price": 13}),
+        ({"code": "a"}, {"code": "a", "must": 5}),
+        ({"code": "b"}, {"code": "b", "must": "x"}),
+        ({"code": "c"}, {"code": "c", "must": "y", "more": 7}),
+    ]
+    assert len(feed.registry.schemas(f"{topic}-value", latest=False)) == 4
 
 
 @pytest.mark.extended

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.debezium_connector import LAST_TABLE, Record, Stretch, records_of
+from integration.debezium_connector import LAST_TABLE, BinlogRange, Record, records_of
 from integration.debezium_tables import definitions, statements
 
 from changefeed.binlog.decoder import KernelDecoder
@@ -35,7 +35,7 @@ from devstack.mysql import MysqlServer
 
 pytestmark = pytest.mark.extended
 
-DATABASE = "debezium_judge"
+DATABASE = "debezium_check"
 CONNECTORS: dict[str, dict[str, Any]] = {
     "plain": {},
     "other": {
@@ -85,12 +85,12 @@ OUR_SCHEMAS = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class DebeziumRun:
     """What the connectors wrote of each table, and the binlog that they read."""
 
     records: Mapping[str, Mapping[str, list[Record]]]
     data: bytes
-    piece: Slice
+    window_slice: Slice
     schemas: Mapping[str, TableSchema]
 
     def messages(
@@ -112,7 +112,7 @@ class Judged:
             transactions=Route(topic, 1) if (topic := compile_routes(pipeline).transaction_topic) else None,
         )
         made, statements = defaultdict(list), []
-        for item in decoder.decode([memoryview(self.data)[FIRST_POSITION:]], self.piece):
+        for item in decoder.decode([memoryview(self.data)[FIRST_POSITION:]], self.window_slice):
             if isinstance(item, MessageBlock):
                 made[item.topic] += item.messages()
             elif isinstance(item, SliceReport):
@@ -121,9 +121,9 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-def judged(
+def debezium_run(
     full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory
-) -> Judged:
+) -> DebeziumRun:
     """One Connect worker reads it all, once."""
     database = DATABASE
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -139,19 +139,19 @@ def judged(
             cursor.execute(statement)
         cursor.execute("FLUSH BINARY LOGS")
     data = (full_mysql_server.data / file).read_bytes()
-    stretch = Stretch(database, file, position, gtids.replace("\n", ""))
+    binlog_range = BinlogRange(database, file, position, gtids.replace("\n", ""))
     settings = {name: {key: _property(value) for key, value in given.items()} for name, given in CONNECTORS.items()}
     for name, columns in EXCLUDED.items():
         settings[name]["column.exclude.list"] = ",".join(columns)
     folder: Path = tmp_path_factory.mktemp("connect")
     records: dict[str, dict[str, list[Record]]] = {name: defaultdict(list) for name in CONNECTORS}
-    for name, made in records_of(folder, full_mysql_server, kafka_broker, stretch, settings).items():
+    for name, made in records_of(folder, full_mysql_server, kafka_broker, binlog_range, settings).items():
         for record in made:
             records[name][record.topic.removeprefix(f"{name}.{database}.")].append(record)
     with Session(MysqlConnection.from_uri(full_mysql_server.root_url)) as session:
         tables = current_schemas(session).tables
     schemas = {name.table: entry.schema for name, entry in tables.items() if name == TableName(database, name.table)}
-    return Judged(records, data, Slice(0, file, FIRST_POSITION, len(data)), schemas)
+    return DebeziumRun(records, data, Slice(0, file, FIRST_POSITION, len(data)), schemas)
 
 
 def _property(value: object) -> str:
@@ -179,75 +179,79 @@ def _debezium(name: str, *, schemas: bool) -> Pipeline:
 
 @pytest.mark.parametrize("schemas", [False, True], ids=["payload", "schemas"])
 @pytest.mark.parametrize("name", CONNECTORS)
-def test_records_are_those_of_debezium_field_by_field(judged: Judged, name: str, schemas: bool) -> None:
-    messages, _ = judged.messages(_debezium(name, schemas=schemas))
+def test_records_are_those_of_debezium_field_by_field(debezium_run: DebeziumRun, name: str, schemas: bool) -> None:
+    messages, _ = debezium_run.messages(_debezium(name, schemas=schemas))
     found: set[str] = set()
-    for table, records in judged.records[name].items():
+    for table, records in debezium_run.records[name].items():
         if table == f"{name}.transaction":
             continue
-        theirs = [record for record in records if _is_told(record)]
+        theirs = [record for record in records if _is_reported(record)]
         assert [m.key is None for m in messages[table]] == [r.key is None for r in theirs], table
         for message, record in zip(messages[table], theirs, strict=True):
             where = f"{table} {record.key!r}"
-            for ours, wanted in ((message.key, record.key), (message.value, record.value)):
-                expected = _read(wanted)
+            for ours, theirs in ((message.key, record.key), (message.value, record.value)):
+                expected = _read(theirs)
                 if not schemas and expected is not None:
                     expected = expected["payload"]
                 for path, mine, other in _differences(_read(ours), expected, ()):
-                    assert _may_differ(path), f"{where}, {'.'.join(path)}: wanted {other!r}, found {mine!r}"
+                    assert _may_differ(path), f"{where}, {'.'.join(path)}: expected {other!r}, found {mine!r}"
                     found.add(path[-1])
             wanted_headers = {k: v for k, v in record.headers.items() if not k.startswith("__debezium.context.")}
             assert dict(message.headers) == wanted_headers, where
-    assert set(OURS) <= found, "what differs is fewer than docs/debezium.md says"
+    assert set(OURS) <= found, "what differs is fewer than docs/reference/formats/debezium.md says"
 
 
-def test_records_in_avro_have_the_values_of_debezium_field_by_field(judged: Judged) -> None:
+def test_records_in_avro_have_the_values_of_debezium_field_by_field(debezium_run: DebeziumRun) -> None:
     pipeline = _pipeline("plain", {"name": "avro", "registry": "r"})
     format = compile_routes(pipeline).format(7)
     assert isinstance(format, Shown)
-    messages, _ = judged.messages(pipeline, format)
+    messages, _ = debezium_run.messages(pipeline, format)
     compared = 0
-    for table, records in judged.records["plain"].items():
-        for message, record in zip(messages[table], filter(_is_told, records), strict=True):
-            for ours, wanted in ((message.key, record.key), (message.value, record.value)):
-                assert (ours is None) == (wanted is None), table
-                if ours is not None and wanted is not None:
-                    for path, mine, other in _differences(_read(format.shown(ours)), _read(wanted)["payload"], ()):
+    for table, records in debezium_run.records["plain"].items():
+        for message, record in zip(messages[table], filter(_is_reported, records), strict=True):
+            for ours, theirs in ((message.key, record.key), (message.value, record.value)):
+                assert (ours is None) == (theirs is None), table
+                if ours is not None and theirs is not None:
+                    for path, mine, other in _differences(_read(format.show(ours)), _read(theirs)["payload"], ()):
                         where = f"{table} {record.key!r}, {'.'.join(path)}"
                         may_differ = path[-2:] == ("source", "thread") or _may_differ(path)
-                        assert may_differ, f"{where}: wanted {other!r}, found {mine!r}"
+                        assert may_differ, f"{where}: expected {other!r}, found {mine!r}"
                     compared += 1
     assert compared > 50
 
 
-def test_a_truncate_is_the_record_of_debezium(judged: Judged) -> None:
+def test_a_truncate_is_the_record_of_debezium(debezium_run: DebeziumRun) -> None:
     pipeline = _debezium("other", schemas=True)
-    _, done = judged.messages(pipeline)
+    _, done = debezium_run.messages(pipeline)
     format = compile_routes(pipeline).format(7)
     (truncated,) = (statement for statement in done if statement.sql.startswith("TRUNCATE"))
-    ours = _read(format.truncate(truncated, judged.schemas["keyless"]))
-    (theirs,) = (value for r in judged.records["other"]["keyless"] if (value := _read(r.value))["payload"]["op"] == "t")
+    ours = _read(format.truncate(truncated, debezium_run.schemas["keyless"]))
+    (theirs,) = (
+        value for r in debezium_run.records["other"]["keyless"] if (value := _read(r.value))["payload"]["op"] == "t"
+    )
     assert list(ours["payload"]["source"]) == list(theirs["payload"]["source"])
     for path, mine, other in _differences(ours, theirs, ()):
-        assert _may_differ(path), f"{path}: wanted {other}, found {mine}"
+        assert _may_differ(path), f"{path}: expected {other}, found {mine}"
     format = compile_routes(_debezium("plain", schemas=False)).format(7)
-    assert format.truncate(truncated, judged.schemas["keyless"]) is None
+    assert format.truncate(truncated, debezium_run.schemas["keyless"]) is None
 
 
 @pytest.mark.parametrize(("mode", "lost"), [("connect", "time_"), ("isostring", "time_"), ("nanoseconds", "datetime_")])
-def test_what_a_mode_cannot_say_of_a_column_without_null_is_refused(judged: Judged, mode: str, lost: str) -> None:
+def test_what_a_mode_cannot_say_of_a_column_without_null_is_refused(
+    debezium_run: DebeziumRun, mode: str, lost: str
+) -> None:
     pipeline = _pipeline("plain", {"name": "debezium", "time.precision.mode": mode})
     with pytest.raises(BinlogFormatError, match="a column without NULL has a TIME or DATETIME that the format's"):
-        judged.messages(pipeline)
+        debezium_run.messages(pipeline)
     every = pipeline.model_copy(update={"columns": ColumnSettings(exclude=[f"*.*.{lost}*"])})
-    assert judged.messages(every)
+    assert debezium_run.messages(every)
 
 
 @pytest.mark.parametrize("schemas", [False, True], ids=["payload", "schemas"])
-def test_records_of_transactions_are_those_of_debezium(judged: Judged, schemas: bool) -> None:
+def test_records_of_transactions_are_those_of_debezium(debezium_run: DebeziumRun, schemas: bool) -> None:
     topic = "rows.transaction"
-    messages, _ = judged.messages(_debezium("rows", schemas=schemas))
-    theirs = judged.records["rows"][topic]
+    messages, _ = debezium_run.messages(_debezium("rows", schemas=schemas))
+    theirs = debezium_run.records["rows"][topic]
     assert 0 <= len(messages[topic]) - len(theirs) <= 1, "the connector was stopped when it had read the last row"
     for message, record in zip(messages[topic], theirs, strict=False):
         key, value = _read(record.key), _read(record.value)
@@ -271,8 +275,8 @@ def _sorted(collections: list[dict[str, Any]] | None) -> list[dict[str, Any]] | 
     return sorted(collections, key=lambda each: str(each["data_collection"])) if collections is not None else None
 
 
-def _is_told(record: Record) -> bool:
-    """Not a tombstone without a key, which tells nobody anything, nor a truncate, which is a statement here."""
+def _is_reported(record: Record) -> bool:
+    """Not a tombstone without a key, which has no information, nor a truncate, which is a statement here."""
     value = _read(record.value)
     return (record.key, value) != (None, None) and (value is None or value["payload"]["op"] != "t")
 

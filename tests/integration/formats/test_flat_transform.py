@@ -1,4 +1,4 @@
-"""`flat` beside Debezium's connector with its transform ExtractNewRecordState, on the same stretch of a binlog."""
+"""`flat` beside Debezium's connector with its transform ExtractNewRecordState, on the same range of a binlog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from integration.binlog_of import binlog_of
-from integration.debezium_connector import LAST_TABLE, Stretch, records_of
+from integration.debezium_connector import LAST_TABLE, BinlogRange, records_of
 
 from changefeed.formats.format import FormatSettings
 from changefeed.formats.registry import format_of
@@ -69,8 +69,8 @@ def test_records_are_those_of_debeziums_transform(
         }
         for name, options in OPTIONS.items()
     }
-    stretch = Stretch(unique_name, file, position, gtids.replace("\n", ""))
-    theirs = records_of(tmp_path / "connect", full_mysql_server, kafka_broker, stretch, connectors)
+    binlog_range = BinlogRange(unique_name, file, position, gtids.replace("\n", ""))
+    theirs = records_of(tmp_path / "connect", full_mysql_server, kafka_broker, binlog_range, connectors)
     for name, options in OPTIONS.items():
         connector = f"{unique_name}-{name}"
         format = format_of("flat", FormatSettings(connector, 0, options=options))

@@ -44,7 +44,7 @@ def test_events_of_many_tables_in_one_partition_are_in_commit_order(
         SERVER_UUID,
     )
     blocks = [
-        each for each in decoder.decode([binlog.data[FIRST_POSITION:]], binlog.piece) if isinstance(each, MessageBlock)
+        each for each in decoder.decode([binlog.data[FIRST_POSITION:]], binlog.slice) if isinstance(each, MessageBlock)
     ]
     assert {(block.topic, block.partition) for block in blocks} == {("events", 0)}
     messages = [message for block in blocks for message in block.messages()]

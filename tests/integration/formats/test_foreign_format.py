@@ -43,7 +43,7 @@ pipeline = Pipeline(
     name="p",
     source=SourceSettings(connection="m"),
     kafka=KafkaSettings(connection="k"),
-    format={"name": "arrays", "mark": "acme"},
+    format={"name": "arrays", "label": "acme"},
 )
 format = compile_routes(pipeline).format(1)
 for line in BinlogFileLines(Path(sys.argv[1]), format).lines():
@@ -108,7 +108,7 @@ def test_the_command_decodes_with_a_foreign_format(site: Path, file: Path) -> No
     [
         ("array", "did you mean 'arrays'?"),
         ("broken", "format 'broken' cannot be loaded from 'acme_formats.broken:Broken'"),
-        ("empty", "is no Format: it lacks key, messages, needs_definitions"),
+        ("empty", "is no Format: missing key, messages, needs_definitions"),
     ],
 )
 def test_a_foreign_format_that_does_not_work_is_refused(site: Path, name: str, said: str) -> None:

@@ -16,8 +16,8 @@ from changefeed.formats.format import FormatSettings, Shown
 from changefeed.formats.registry import format_of, known_names
 from devstack.mysql import MysqlServer
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGES = sorted(path.stem for path in DOCS.glob("*.md") if "each as its key and its value:" in path.read_text())
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "formats"
+PAGES = sorted(path.stem for path in DOCS.glob("*.md") if "each shown as its key and its value:" in path.read_text())
 
 
 def _block(page: str, language: str) -> str:
@@ -53,9 +53,9 @@ def test_the_example_of_a_page_is_what_its_statements_become(
         "SET timestamp = 1769860800, time_zone = '+00:00'",
         *(part for line in _block(text, "sql").splitlines() for part in (_COMMITTED, line)),
     )
-    shown = format.shown if isinstance(format, Shown) else bytes
+    show = format.show if isinstance(format, Shown) else bytes
     parts = [part for message in binlog.messages(format) for part in (message.key, message.value)]
-    lines = [b"null" if part is None else shown(part) for part in parts]
+    lines = [b"null" if part is None else show(part) for part in parts]
     made = "".join(line.decode() + "\n" for line in lines).replace(unique_name, "shop")
     assert _plain(made, binlog.name) == _plain(_block(text, "json"), "binlog.000012")
     for line in lines:

@@ -15,7 +15,7 @@ from integration.binlog_of import SERVER_UUID, Binlog, binlog_of
 from integration.random_tables import RandomTable, column_makers
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.joined_rows import joined_messages
+from changefeed.binlog.joined_rows import join_messages
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
 from changefeed.formats.format import Format, FormatSettings
@@ -119,7 +119,7 @@ def _changes(binlog: Binlog, style: Style) -> Iterator[tuple[TableSchema, RowCha
         lambda database, table: Route(f"{database}.{table}", 1) if database == binlog.database else None,
         lambda *_: None, _RawFormat(style), SERVER_UUID,
     )  # fmt: skip
-    for block in decoder.decode([binlog.data[FIRST_POSITION:]], binlog.piece):
+    for block in decoder.decode([binlog.data[FIRST_POSITION:]], binlog.slice):
         if not isinstance(block, MessageBlock):
             continue
         table, _ = decoder.programs.bound[block.topic]
@@ -221,7 +221,7 @@ def _rendered(binlog: Binlog, format: Format) -> list[Message]:
             of_tables[change.gtid, table.table] += message.value is not None
             yield message
 
-    return joined_messages(
+    return join_messages(
         Message(
             change.position,
             change.row << 2 | message.step,

@@ -76,7 +76,7 @@ Decode = Callable[[Pipeline], dict[str, list[Message]]]
 
 @pytest.fixture
 def decode(full_mysql_server: MysqlServer, database: str) -> Decode:
-    """By table the messages of what is done to all of them in turn, in binlog order."""
+    """By table the messages of the same changes to each of them, in binlog order."""
     columns = "id INT PRIMARY KEY, email VARCHAR(50), price DECIMAL(9, 2), at DATETIME(3), kind ENUM('a', 'b')"
     full_mysql_server.execute(
         "FLUSH BINARY LOGS", *(f"CREATE TABLE {table} ({columns})" for table in FORMATS), database=database
@@ -109,9 +109,9 @@ def decode(full_mysql_server: MysqlServer, database: str) -> Decode:
         rules, calls = pipeline.column_rules({}.__getitem__), pipeline.transform_calls({}.__getitem__)
         finisher = TransformFinisher(calls, format, rules, lambda _topic: 3) if calls else None
         decoder = KernelDecoder(route, lambda *_: None, format, "uuid", columns=rules, finisher=finisher)
-        piece = Slice(0, name, FIRST_POSITION, len(data))
+        window_slice = Slice(0, name, FIRST_POSITION, len(data))
         found: dict[str, list[Message]] = {}
-        for block in decoder.decode([data[FIRST_POSITION:]], piece):
+        for block in decoder.decode([data[FIRST_POSITION:]], window_slice):
             if isinstance(block, MessageBlock):
                 found.setdefault(block.topic.rpartition(".")[2], []).extend(block.messages())
         return {
@@ -134,7 +134,7 @@ TRANSFORM = {"tables": "*.*", "function": "rename", "arguments": {"columns": {"p
     ],
 )
 @pytest.mark.parametrize("usual", ["plain", "avro"])
-def test_tables_of_a_pipeline_in_several_formats_have_the_messages_of_each_format_alone(
+def test_several_formats_in_one_pipeline_equal_each_format_alone(
     decode: Decode, database: str, settings: dict[str, Any], usual: str
 ) -> None:
     own = {table: format for table, format in FORMATS.items() if table != usual}
@@ -144,27 +144,27 @@ def test_tables_of_a_pipeline_in_several_formats_have_the_messages_of_each_forma
         assert mixed[table] == decode(pipeline_of(database, format=format, **settings))[table], table
 
 
-def test_the_statement_stands_in_each_notation_that_has_it(decode: Decode, database: str) -> None:
+def test_statement_is_in_each_notation_that_supports_it(decode: Decode, database: str) -> None:
     mixed = decode(pipeline_of(database, topics=routes(**FORMATS)))
     texts = {"plain": True, "connect": True, "maxwell": True, "fluvio": False, "avro": True}
-    told = {
+    statement_texts = {
         table: b"UPDATE %b SET price = 2.25" % table.encode() in messages[2].value for table, messages in mixed.items()
     }
-    assert told == texts
+    assert statement_texts == texts
     assert [len(messages) for messages in mixed.values()] == [9, 9, 6, 5, 9]  # fluvio: both rows of an event in one
 
 
 def test_tables_that_share_a_topic_by_what_the_server_has_are_refused_in_two_formats() -> None:
     by_group = {"match": r"/shop\.(\w+)_\d/", "topic": "{1}"}
     pipeline = pipeline_of("shop", topics={"routes": [{"match": "shop.a_2", "topic": "a", "format": "flat"}, by_group]})
-    assert len(compile_routes(pipeline).of_all([("shop", "a_2"), ("shop", "b_1")])) == 2
+    assert len(compile_routes(pipeline).route_tables([("shop", "a_2"), ("shop", "b_1")])) == 2
     with pytest.raises(
         TopicError, match=r"`a_1` and `shop`.`a_2` share topic 'a', and are written as 'deb.*' and 'flat'"
     ):
-        compile_routes(pipeline).of_all([("shop", "a_1"), ("shop", "a_2")])
+        compile_routes(pipeline).route_tables([("shop", "a_1"), ("shop", "a_2")])
 
 
-def test_one_window_has_rows_truncates_definitions_and_subjects_in_the_format_of_each_table(
+def test_window_with_several_formats_writes_each_table_in_its_format(
     spark: SparkTarget,
     full_mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -232,7 +232,7 @@ def test_check_and_explain_name_the_format_of_each_table(changefeed: Command) ->
 
 
 def test_a_format_that_a_table_cannot_have_is_refused_with_its_setting() -> None:
-    with pytest.raises(ValueError, match="wanted one format in a topic"):
+    with pytest.raises(ValueError, match="expected one format in a topic"):
         pipeline_of("p", topics={"shared": True, "template": "all", **routes(a="maxwell")})
     with pytest.raises(SettingsError, match="unknown format"):
-        compile_routes(pipeline_of("p")).made(pipeline_of("p").format.model_copy(update={"name": "x"}))
+        compile_routes(pipeline_of("p")).build_format(pipeline_of("p").format.model_copy(update={"name": "x"}))

@@ -40,7 +40,7 @@ class Logged:
         """The numbers of the transactions, as the server itself lists them."""
         return [int(match[1]) for event in self.events if (match := re.search(r"COMMIT /\* xid=(\d+)", str(event[5])))]
 
-    def messages(self, pipeline: Pipeline, *pieces: Slice, chunk: int = 1 << 30) -> list[bytes]:
+    def messages(self, pipeline: Pipeline, *slices: Slice, chunk: int = 1 << 30) -> list[bytes]:
         def route(database: str, table: str) -> Any:
             found = compile_routes(pipeline).of(database, table)
             return found.route if found else None
@@ -50,18 +50,20 @@ class Logged:
         finisher = TransformFinisher(calls, format, rules, lambda _topic: 3) if calls else None
         decoder = KernelDecoder(route, lambda *_: None, format, "uuid", finisher=finisher)
         made = []
-        for piece in pieces or (Slice(0, self.name, FIRST_POSITION, len(self.data)),):
+        for window_slice in slices or (Slice(0, self.name, FIRST_POSITION, len(self.data)),):
             description = self.data[FIRST_POSITION : int.from_bytes(self.data[17:21], "little")]
-            data = (description if piece.start != FIRST_POSITION else b"") + self.data[piece.start : piece.end]
+            data = (description if window_slice.start != FIRST_POSITION else b"") + self.data[
+                window_slice.start : window_slice.end
+            ]
             chunks = (data[at : at + chunk] for at in range(0, len(data), chunk))
-            for item in decoder.decode(chunks, piece):
+            for item in decoder.decode(chunks, window_slice):
                 if isinstance(item, MessageBlock):
                     made += [(message.position, message.sequence, message.value or b"") for message in item.messages()]
         return [value for _, _, value in sorted(made)]
 
-    def told(self, pipeline: Pipeline, *pieces: Slice) -> list[tuple[Any, ...]]:
+    def transaction_fields(self, pipeline: Pipeline, *slices: Slice) -> list[tuple[Any, ...]]:
         """Of each row its table, xid, xoffset and commit."""
-        values = [json.loads(value) for value in self.messages(pipeline, *pieces) if value]
+        values = [json.loads(value) for value in self.messages(pipeline, *slices) if value]
         return [tuple(value.get(name) for name in ("table", "xid", "xoffset", "commit")) for value in values]
 
 
@@ -83,7 +85,7 @@ TRANSACTIONS = (
 )
 
 
-def wanted(xids: list[int], *lengths: tuple[bool, str]) -> Iterator[tuple[Any, ...]]:
+def expected_fields(xids: list[int], *lengths: tuple[bool, str]) -> Iterator[tuple[Any, ...]]:
     """For each transaction, of rows of these tables and with an XID or without one, what its rows say."""
     left = iter(xids)
     for has_xid, names in lengths:
@@ -97,7 +99,7 @@ ALL = ((True, "a a b a a"), (True, "b"), (True, "b b"), (False, "old old"), (Tru
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_rows_have_the_number_that_the_server_ends_their_transaction_with_and_the_last_says_commit(
+def test_rows_have_the_transactions_xid_and_the_last_row_has_commit(
     full_mysql_server: MysqlServer, database: str, compressed: bool
 ) -> None:
     tables(full_mysql_server, database)
@@ -105,24 +107,26 @@ def test_rows_have_the_number_that_the_server_ends_their_transaction_with_and_th
     plain = Logged(full_mysql_server, database, "SET SESSION binlog_transaction_compression = OFF")
     assert plain.xids == []
     logged = Logged(full_mysql_server, database, on, *TRANSACTIONS)
-    told = logged.told(pipeline_of())
-    xids = logged.xids if not compressed else [xid for _, xid, _, last in told if xid is not None and last]
+    transaction_fields = logged.transaction_fields(pipeline_of())
+    xids = (
+        logged.xids if not compressed else [xid for _, xid, _, last in transaction_fields if xid is not None and last]
+    )
     assert len(set(xids)) == 4
-    assert told == list(wanted(xids, *ALL))
+    assert transaction_fields == list(expected_fields(xids, *ALL))
 
 
 def test_only_rows_that_are_published_in_this_format_count(full_mysql_server: MysqlServer, database: str) -> None:
     tables(full_mysql_server, database)
     logged = Logged(full_mysql_server, database, *TRANSACTIONS)
     xids = logged.xids
-    without_b = logged.told(pipeline_of(tables={"exclude": ["*.b"]}))
+    without_b = logged.transaction_fields(pipeline_of(tables={"exclude": ["*.b"]}))
     first, _, _, last = xids
-    assert without_b == list(wanted([first, last], (True, "a a a a"), (False, "old old"), (True, "a")))
-    filtered = logged.told(pipeline_of(rows={"*.a": "t = 'x'"}, skip=["d"]))
-    assert filtered == list(wanted(xids[:2], (True, "a b"), (True, "b"), (False, "old old")))
+    assert without_b == list(expected_fields([first, last], (True, "a a a a"), (False, "old old"), (True, "a")))
+    filtered = logged.transaction_fields(pipeline_of(rows={"*.a": "t = 'x'"}, skip=["d"]))
+    assert filtered == list(expected_fields(xids[:2], (True, "a b"), (True, "b"), (False, "old old")))
     flat = {"routes": [{"match": "*.a", "format": {"name": "flat"}}]}
-    mixed = [one for one in logged.told(pipeline_of(topics=flat)) if one[0] is not None]
-    assert mixed == list(wanted(xids[:3], (True, "b"), (True, "b"), (True, "b b"), (False, "old old")))
+    mixed = [one for one in logged.transaction_fields(pipeline_of(topics=flat)) if one[0] is not None]
+    assert mixed == list(expected_fields(xids[:3], (True, "b"), (True, "b"), (True, "b b"), (False, "old old")))
 
 
 def test_the_options_leave_each_of_them_out(full_mysql_server: MysqlServer, database: str) -> None:
@@ -143,13 +147,13 @@ def test_however_the_bytes_come_the_messages_are_the_same(full_mysql_server: Mys
     logged = Logged(
         full_mysql_server, database, *TRANSACTIONS, many + "SELECT i, REPEAT('x', 9000) FROM n", "DELETE FROM b"
     )
-    whole = logged.messages(pipeline_of())
-    assert len(whole) > 890
+    messages = logged.messages(pipeline_of())
+    assert len(messages) > 890
     for chunk in (1000, 64 << 10, 1 << 20):
-        assert logged.messages(pipeline_of(), chunk=chunk) == whole
+        assert logged.messages(pipeline_of(), chunk=chunk) == messages
 
 
-def test_a_transaction_larger_than_the_buffer_is_kept_until_its_end_and_one_larger_than_the_limit_says_nothing(
+def test_large_transaction_is_buffered_and_beyond_the_limit_has_no_xid(
     full_mysql_server: MysqlServer, database: str
 ) -> None:
     tables(full_mysql_server, database)
@@ -182,12 +186,12 @@ def test_a_transaction_in_two_slices_says_nothing_in_either(full_mysql_server: M
     inside, end = maps[2][1], len(logged.data)  # before the second statement of the second transaction
     gtids = [event for event in logged.events if event[2] in ("Gtid", "Anonymous_Gtid")]
     gtid = re.sub(r".*'(.*)'", r"\1", gtids[1][5])
-    pieces = Slice(0, logged.name, 4, inside), Slice(1, logged.name, inside, end, gtid=gtid)
-    told = logged.told(pipeline_of(), *pieces)
+    slices = Slice(0, logged.name, 4, inside), Slice(1, logged.name, inside, end, gtid=gtid)
+    transaction_fields = logged.transaction_fields(pipeline_of(), *slices)
     one, _, *others = logged.xids
-    assert told[0] == ("a", one, None, True)
-    assert told[1:7] == [(name, None, None, None) for name in "aabaaa"]
-    assert told[7:] == list(wanted(others, *ALL[1:]))
+    assert transaction_fields[0] == ("a", one, None, True)
+    assert transaction_fields[1:7] == [(name, None, None, None) for name in "aabaaa"]
+    assert transaction_fields[7:] == list(expected_fields(others, *ALL[1:]))
 
 
 def test_rows_of_functions_and_of_xa_transactions_say_nothing(full_mysql_server: MysqlServer, database: str) -> None:
@@ -202,9 +206,9 @@ def test_rows_of_functions_and_of_xa_transactions_say_nothing(full_mysql_server:
     )
     first, last = logged.xids
     in_xa = [("a", None, None, None), ("b", None, None, None)]
-    assert logged.told(pipeline_of()) == [("b", first, None, True), *in_xa, ("b", last, None, True)]
+    assert logged.transaction_fields(pipeline_of()) == [("b", first, None, True), *in_xa, ("b", last, None, True)]
     transforms = [{"tables": "*.b", "function": "rename", "arguments": {"columns": {"t": "u"}}}]
-    assert {one[1:] for one in logged.told(pipeline_of(transforms=transforms))} == {(None, None, None)}
+    assert {one[1:] for one in logged.transaction_fields(pipeline_of(transforms=transforms))} == {(None, None, None)}
 
 
 def test_a_transaction_of_which_a_part_was_rolled_back_says_nothing(
@@ -222,8 +226,8 @@ def test_a_transaction_of_which_a_part_was_rolled_back_says_nothing(
     )
     assert b"ROLLBACK TO" in logged.data, "MariaDB logs it, as a table without transactions is part of it"
     first, *_, last = logged.xids
-    told = logged.told(pipeline_of())
-    assert told[:2] == [("b", first, 0, None), ("b", first, None, True)]
-    assert told[-1] == ("b", last, None, True)
-    inside = [row for row in told[2:-1] if row[0] == "b"]
+    transaction_fields = logged.transaction_fields(pipeline_of())
+    assert transaction_fields[:2] == [("b", first, 0, None), ("b", first, None, True)]
+    assert transaction_fields[-1] == ("b", last, None, True)
+    inside = [row for row in transaction_fields[2:-1] if row[0] == "b"]
     assert inside == [("b", None, None, None)] * 3

@@ -252,7 +252,7 @@ class _FirstRows:
         return without(block, lambda message: message in seen)
 
 
-def test_librdkafka_reads_the_headers_of_whole_batches_and_of_those_that_a_filter_cut(
+def test_librdkafka_reads_headers_of_complete_and_filtered_batches(
     full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     pipeline = Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name, partitions=2)
@@ -262,9 +262,9 @@ def test_librdkafka_reads_the_headers_of_whole_batches_and_of_those_that_a_filte
     cut = list(FilterChain([_FirstRows()], encoder()).rest(finished([replace(block, partition=1)])))
     with pipeline.publisher() as publisher:
         publisher.publish([*finished([block]), *cut])
-    for partition, wanted in ((0, messages), (1, messages[2:])):
-        assert _headers(pipeline, partition, len(wanted)) == [
-            [("changefeed.id", each.event_id), ("changefeed.gtid", each.gtid), *each.headers] for each in wanted
+    for partition, expected in ((0, messages), (1, messages[2:])):
+        assert _headers(pipeline, partition, len(expected)) == [
+            [("changefeed.id", each.event_id), ("changefeed.gtid", each.gtid), *each.headers] for each in expected
         ]
 
 

@@ -94,9 +94,7 @@ def rows_in(message: Any) -> Any:
     return {name: part for name, part in value.items() if not name.startswith("__")}
 
 
-def test_a_made_up_row_of_all_types_is_written_as_the_kernel_writes_a_row_with_its_values(
-    mysql_server: MysqlServer, database: str
-) -> None:
+def test_sample_row_of_all_types_is_written_as_the_kernel_writes_it(mysql_server: MysqlServer, database: str) -> None:
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
     mysql_server.execute(f"CREATE TABLE t (id INT PRIMARY KEY, {columns})", database=database)
     table = schemas_of(mysql_server, database)["t"]
@@ -118,8 +116,8 @@ def test_a_made_up_row_of_all_types_is_written_as_the_kernel_writes_a_row_with_i
         (message,) = [message for item in items if isinstance(item, MessageBlock) for message in item.messages()]
         sample = sample_message(format, ColumnRules(), table, route, transformed=False)
         format = of_table(format, database, "t")
-        shown = format.shown if isinstance(format, Shown) else bytes
-        key, value = (part and shown(part) for part in (message.key, message.value))
+        show = format.show if isinstance(format, Shown) else bytes
+        key, value = (part and show(part) for part in (message.key, message.value))
         assert sample.problem is None, (format_name, sample.problem)
         assert json.loads(sample.key or "null") == json.loads(key or b"null"), format_name
         assert rows_in(sample.value) == rows_in(value), format_name

@@ -1,5 +1,5 @@
 """Messages are read back as the values that the source holds: written into a table of the same definition they make
-the same table. The server is the judge."""
+the same table. The server makes the comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from changefeed.formats.style import DEFAULT_STYLE, Encoding, Kind, Style
 from changefeed.formats.typed_values import RowValues, inexact, reader_of
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import FIRST_POSITION
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.route import Route
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.model.window import Slice
@@ -112,7 +112,7 @@ def test_rows_that_are_read_back_make_the_same_table(server: SqlServer, unique_n
             for change in seen[table.name]:
                 assert change.after is not None
                 row = values.of(change.after)
-                names, written = ", ".join(map(quoted, row)), ", ".join(map(literal, row.values()))
+                names, written = ", ".join(map(quote_name, row)), ", ".join(map(literal, row.values()))
                 cursor.execute(f"INSERT INTO {twin.qualified} ({names}) VALUES ({written})")
             assert twin.rows(cursor) == table.rows(cursor), table.create()
             if not any(column.definition == "JSON" for column in table.columns):
@@ -180,7 +180,7 @@ def test_edges_of_every_type_are_read_back(server: SqlServer, unique_name: str) 
             assert one == other, definition
 
 
-def test_what_debezium_writes_by_default_cannot_be_told_apart_where_dates_are_zero() -> None:
+def test_default_debezium_values_are_ambiguous_for_zero_dates() -> None:
     default = Style({Kind.DATE: Encoding.EPOCH, Kind.TIMESTAMP: Encoding.ZONED, Kind.DECIMAL: Encoding.DOUBLE})
     assert set(inexact(default)) == {Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL}
     assert inexact(DEFAULT_STYLE) == {}

@@ -18,21 +18,21 @@ from integration.kafka_pipeline import read
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 pytestmark = pytest.mark.extended
 
-HEAP_MB = 512  # the least that Spark starts with
+HEAP_MB = 512  # the minimum of Spark
 WORKER_MB = 640
-"""What a worker has with libraries, the decoder's memory and a full queue to Kafka, and less than all messages."""
+"""Enough for libraries, the decoder and a full queue to Kafka, and less than all messages."""
 STATEMENTS, ROWS, CHUNKS = 40, 500, 24
 BYTES = STATEMENTS * ROWS * CHUNKS * 1024
-"""Of random data; little else is in the binlog."""
+"""The size of the random data; the binlog has little else."""
 
 
 @contextmanager
 def peaks() -> Iterator[dict[int, int]]:
-    """The most memory, in bytes, that each of the Python workers started meanwhile had, by process id."""
+    """By process id, the maximum memory in bytes of each Python worker that was started in the block."""
     found: dict[int, int] = {}
     ended = threading.Event()
 
@@ -55,18 +55,18 @@ def peaks() -> Iterator[dict[int, int]]:
 
 
 def sent_bytes(server: MysqlServer) -> int:
-    """How much the server has sent to all of its clients."""
+    """The number of bytes that the server has sent to all clients."""
     ((_, sent),) = server.execute("SHOW GLOBAL STATUS LIKE 'Bytes_sent'")
     return int(sent)
 
 
 @pytest.mark.timeout(900)
-def test_a_window_larger_than_the_heap_arrives_whole(
+def test_window_larger_than_the_heap_arrives_complete(
     tmp_path: Path, kafka_broker: KafkaBroker, unique_name: str, server_id: int
 ) -> None:
-    """Random bytes, 490 MB of them, 655 MB as messages: nothing on the way can make them smaller."""
+    """490 MB of random bytes, 655 MB as messages, which cannot be compressed."""
     options = {"binlog_row_metadata": "FULL", "sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0}
-    with started(MysqlServer(tmp_path / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MysqlServer(tmp_path / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
         server.execute(f"CREATE DATABASE {unique_name}")
         changefeed = Command(tmp_path, unique_name, unique_name, server, kafka_broker, server_id)
         changefeed.write(spark=f"{{master: 'local[2]', conf: {{spark.driver.memory: {HEAP_MB}m}}}}")
@@ -94,11 +94,11 @@ def test_a_window_larger_than_the_heap_arrives_whole(
         assert sent < 1.3 * BYTES, "the server sent what the scout read once, and tasks decoded what it kept"
         assert workers
         assert max(workers.values()) < WORKER_MB << 20
-        wanted = dict(server.execute("SELECT id, SHA2(data, 256) FROM t", database=unique_name))
+        expected = dict(server.execute("SELECT id, SHA2(data, 256) FROM t", database=unique_name))
     got = {}
     for record in read(kafka_broker.bootstrap, f"{unique_name}.t", check_crcs=False):
         value = orjson.loads(record.value)
         if value.get("after"):
             assert value["after"]["id"] not in got, "twice"
             got[value["after"]["id"]] = hashlib.sha256(base64.b64decode(value["after"]["data"])).hexdigest()
-    assert got == wanted
+    assert got == expected

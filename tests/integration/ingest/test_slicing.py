@@ -23,7 +23,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings, TableSettings
 from changefeed.settings.topic_settings import TopicSettings
 from changefeed.source.mysql.server_ids import ServerIds
-from changefeed.spark.progress import MessageCount, shown
+from changefeed.spark.progress import MessageCount, show_progress
 from changefeed.spark.stages import decoding
 from changefeed.spark.stages.batch_store import ShuffledBatches
 from changefeed.spark.stages.messages import Failure
@@ -40,7 +40,7 @@ FAILURE = Failure("SourceError", "no")
 def connections_of(
     name: str, mysql: MysqlServer, kafka: KafkaBroker, server_ids: str | None = None
 ) -> PipelineConnections:
-    """A pipeline that begins where the server's binlog is now, in a file of its own."""
+    """A pipeline that begins at the current head of the server's binlog, in a new file."""
     mysql.execute("FLUSH BINARY LOGS")
     (file, *_) = mysql.execute("SHOW BINARY LOG STATUS")[0]
     pipeline = Pipeline(
@@ -57,7 +57,7 @@ def connections_of(
 
 
 def with_columns_that_change(mysql: MysqlServer, name: str) -> list[dict[str, object]]:
-    """Rows of a table that gets a column in the middle of every tenth insert; what they are to be read as."""
+    """Insert rows into a table that gets a column in the middle of every tenth insert; return the expected rows."""
     rows: list[dict[str, object]] = []
     with mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE `{name}`")
@@ -74,7 +74,7 @@ def with_columns_that_change(mysql: MysqlServer, name: str) -> list[dict[str, ob
 
 
 @pytest.mark.parametrize("has_server_ids", [False, True])
-def test_columns_are_named_as_they_were_at_each_row_whatever_slices_come_first(
+def test_columns_have_the_names_of_each_rows_time_in_any_order_of_slices(
     spark: SparkTarget,
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -87,12 +87,12 @@ def test_columns_are_named_as_they_were_at_each_row_whatever_slices_come_first(
     cuttings: list[Cutting] = []
 
     def recorded(*args: object, **options: object) -> object:
-        for cutting in cut(*args, **options):  # type: ignore[arg-type]
+        for cutting in cut_slices(*args, **options):  # type: ignore[arg-type]
             cuttings.append(cutting)
             yield cutting
 
-    cut = slicing.cut
-    monkeypatch.setattr(ingest_module, "cut", recorded)
+    cut_slices = slicing.cut_slices
+    monkeypatch.setattr(ingest_module, "cut_slices", recorded)
     ids = f"{server_id}-{server_id + 1}" if has_server_ids else None
     connections = connections_of(unique_name, mysql_server, kafka_broker, ids)
     rows = with_columns_that_change(mysql_server, unique_name)
@@ -125,18 +125,18 @@ def test_a_slice_that_stops_the_run_leaves_no_thread_and_no_reader(
 
 @pytest.fixture
 def jobs(spark: SparkTarget, monkeypatch: pytest.MonkeyPatch) -> Iterator[decoding.Decoding]:
-    """Two jobs: that of the first slice ends with an error, and the other never."""
+    """Two jobs: the job of the first slice ends with an error, the other never ends."""
 
     def endless(_job: object, slices: Iterable[Slice], _count: object) -> Iterator[Failure]:
-        for piece in slices:
-            while piece.number:
+        for slice in slices:
+            while slice.number:
                 time.sleep(0.1)
             yield FAILURE
 
     monkeypatch.setattr(decoding, "decode_slices", endless)
     job = SimpleNamespace(server_ids=ServerIds("p"), reads_one_by_one=False, readers=lambda slices: slices)
     with (
-        shown(spark, "decode") as tasks,
+        show_progress(spark, "decode") as tasks,
         decoding.Decoding(spark, MessageCount(spark), ShuffledBatches(spark)) as started,
     ):
         for number in range(2):
@@ -147,12 +147,12 @@ def jobs(spark: SparkTarget, monkeypatch: pytest.MonkeyPatch) -> Iterator[decodi
 
 @pytest.mark.timeout(120)
 def test_an_error_ends_the_jobs_beside_it(jobs: decoding.Decoding) -> None:
-    assert next(jobs.results()) == FAILURE
+    assert next(jobs.read_remaining()) == FAILURE
 
 
 @pytest.mark.timeout(120)
 def test_an_error_is_known_while_other_slices_are_still_cut(jobs: decoding.Decoding) -> None:
-    while not (results := list(jobs.ended())):
+    while not (results := list(jobs.read_ended())):
         time.sleep(0.1)
     assert results == [FAILURE]
-    assert list(jobs.ended()) == []
+    assert list(jobs.read_ended()) == []

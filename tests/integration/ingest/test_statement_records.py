@@ -58,7 +58,7 @@ def pipeline_of(name: str, server_id: int, **settings: object) -> Pipeline:
     )
 
 
-def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partition(
+def test_ddl_records_are_between_the_rows_around_them_in_each_partition(
     spark: SparkTarget,
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -75,7 +75,7 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
         format={"name": "debezium", "skipped.operations": "none"},
     )
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
-    plan(runner.connections, runner.store)  # the first checkpoint, before there is anything
+    plan(runner.connections, runner.store)  # the first checkpoint, before any change
     mysql.execute(
         f"CREATE DATABASE `{name}`",
         f"USE `{name}`",
@@ -94,10 +94,10 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
         "FLUSH BINARY LOGS",
     )
     runner.window()
-    told: dict[int, list[object]] = {0: [], 1: []}
+    values_read: dict[int, list[object]] = {0: [], 1: []}
     for record in runner.records(f"{name}.a"):
         value = record.value
-        told[record.partition].append(value.get("ddl") or value.get("sql") or (value["op"], value["after"]))
+        values_read[record.partition].append(value.get("ddl") or value.get("sql") or (value["op"], value["after"]))
     definitions = [
         "CREATE TABLE a (id INT PRIMARY KEY, name VARCHAR(20))",
         "ALTER TABLE a ADD COLUMN extra INT FIRST, RENAME COLUMN name TO title",
@@ -110,12 +110,12 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
         1: [("c", {"extra": 7, "id": 3, "title": "three"})],
         3: [("c", {"extra": 8, "id": 4, "title": "four"})],
     }
-    for partition in told.values():
+    for partition in values_read.values():
         assert [one for one in partition if one in definitions] == definitions
-    together = [one for partition in told.values() for one in partition]
+    together = [one for partition in values_read.values() for one in partition]
     for after, changes in rows.items():
         for change in changes:
-            (home,) = [partition for partition in told.values() if change in partition]
+            (home,) = [partition for partition in values_read.values() if change in partition]
             assert home.index(definitions[after]) < home.index(change) < home.index(definitions[after + 1])
             assert together.count(change) == 1
     defined = runner.records(f"changefeed.{name}.schema-changes")
@@ -132,7 +132,7 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
 
 
 @pytest.mark.extended
-def test_definitions_are_known_across_files_where_names_come_with_the_rows(
+def test_ddl_is_known_across_files_if_the_binlog_has_column_names(
     spark: SparkTarget, full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     name = unique_name
@@ -214,12 +214,12 @@ def test_a_statement_record_has_no_sql_where_columns_are_hidden(
     mysql.execute(f"INSERT INTO `{name}`.a VALUES (1, 's3cr3t')")
     mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (2, 's3cr3t')")
     runner.window()
-    told = [
+    values_read = [
         (record.value["op"], record.value["after"], record.value.get("sql")) for record in runner.records(f"{name}.a")
     ]
-    assert ("c", {"id": 1}, None) in told
-    assert ("q", None, None) in told
-    assert "s3cr3t" not in json.dumps(told)
+    assert ("c", {"id": 1}, None) in values_read
+    assert ("q", None, None) in values_read
+    assert "s3cr3t" not in json.dumps(values_read)
 
 
 @pytest.mark.extended
@@ -245,7 +245,7 @@ def test_a_change_in_statement_format_stops_the_run_and_names_the_setting(
 
 
 @pytest.mark.extended
-def test_in_a_topic_of_many_tables_statements_stand_once_and_all_is_in_commit_order(
+def test_shared_topic_has_each_statement_once_and_all_in_commit_order(
     spark: SparkTarget,
     full_mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,

@@ -1,4 +1,4 @@
-"""The commit log tells what is committed, all of it, whatever stands open or was aborted in it."""
+"""The commit log returns all committed records, whatever is open or aborted in it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.lease import Lease
+from changefeed.kafka.log_retention import check_log_retention
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
-from changefeed.kafka.whole_logs import check_whole_logs
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
 from changefeed.model.window import Window
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
-from devstack.process import started
+from devstack.process import run_server
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_an_empty_log_says_nothing(pipeline: Pipeline) -> None:
     assert pipeline.log.read() == CommitLogState()
 
 
-def test_progress_behind_an_open_transaction_is_waited_for_not_passed_over(pipeline: Pipeline) -> None:
-    """The last stable offset stands before the stranger's record, and our committed progress behind it."""
+def test_reader_waits_for_progress_after_an_open_transaction(pipeline: Pipeline) -> None:
+    """The last stable offset is before the stranger's record, and our committed progress after it."""
     stranger = _stranger(pipeline)
     publisher = pipeline.publisher()
     publisher._transactions.take_over()  # without reading the log, which would wait
@@ -84,8 +84,8 @@ def test_progress_behind_an_open_transaction_is_waited_for_not_passed_over(pipel
     assert state.progress[pipeline.topic, 0].messages == 100
 
 
-def test_what_stands_before_an_open_transaction_can_be_had_without_waiting(pipeline: Pipeline, owned: OwnedLog) -> None:
-    """As a plan reads it while another run is alive, or when one was killed: its own windows stand before it."""
+def test_records_before_an_open_transaction_are_read_without_waiting(pipeline: Pipeline, owned: OwnedLog) -> None:
+    """As a plan reads it while another run is alive, or when one was killed: its own windows are before it."""
     owned.seal(manifest(1))
     stranger = _stranger(pipeline)
     owned.seal(manifest(2))
@@ -145,7 +145,7 @@ def test_log_without_an_end_is_not_read_for_ever(
 ) -> None:
     owned.seal(manifest(1))
     monkeypatch.setattr(f"changefeed.kafka.partition_reader.{bound}", 0)
-    with pytest.raises(TopicError, match="and has more: wanted at most"):
+    with pytest.raises(TopicError, match="and has more: expected at most"):
         pipeline.log.read()
 
 
@@ -210,9 +210,9 @@ def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline, ow
 
 @pytest.mark.extended
 def test_compaction_removes_records_and_the_log_still_begins_at_0(unique_name: str, tmp_path: Path) -> None:
-    """What is taken for a sign of retention, a first offset above 0, never comes of compaction."""
+    """Compaction never moves the first offset above 0, which is the sign of retention."""
     properties = {"log.cleaner.backoff.ms": 100, "log.cleaner.min.cleanable.ratio": 0.01}
-    with started(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker:
+    with run_server(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker:
         connection, topic = KafkaConnection(broker.bootstrap), f"{unique_name}.log"
         configs = {**commit_log_settings(1).configs, "segment.bytes": str(1 << 20), "delete.retention.ms": "0"}
         ensure_topics(connection, {topic: TopicSettings(1, 1, configs)})
@@ -223,12 +223,12 @@ def test_compaction_removes_records_and_the_log_still_begins_at_0(unique_name: s
             assert time.monotonic() < deadline, "the broker does not compact"
             writer.write(topic, {b"[%d]" % number: value for number in range(20)}, "to fill the log")
         writer.close()
-        check_whole_logs(connection, [topic])
+        check_log_retention(connection, [topic])
 
 
 def _offsets(connection: KafkaConnection, topic: str) -> list[int]:
     with partition_reader(connection, [(topic, 0)], "to look") as reader:
-        return [record.offset for record in reader.to_end(patience_seconds=30)]
+        return [record.offset for record in reader.to_end(timeout_seconds=30)]
 
 
 def test_a_record_in_the_place_of_one_of_ours_stops_the_run(pipeline: Pipeline) -> None:
@@ -244,7 +244,7 @@ def test_a_record_in_the_place_of_one_of_ours_stops_the_run(pipeline: Pipeline) 
         admin.delete_topics([pipeline.log_topic])
 
 
-def test_a_log_that_is_not_there_is_told(pipeline: Pipeline) -> None:
+def test_missing_log_is_an_error(pipeline: Pipeline) -> None:
     connection = replace(pipeline.connection, timeout_seconds=2)
     missing = CommitLog(connection, f"{pipeline.name}.missing", pipeline.name)
     with pytest.raises(TopicError, match=r"missing"):

@@ -19,7 +19,7 @@ from changefeed.kafka.transactions import Transactions
 from changefeed.model.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
-from devstack.process import started
+from devstack.process import run_server
 
 pytestmark = pytest.mark.extended
 
@@ -31,7 +31,9 @@ _SETTINGS = PublishSettings(transaction_seconds=5, transaction_timeout_seconds=1
 def connection(tmp_path: Path) -> Iterator[KafkaConnection]:
     proxy = OlderBroker(0, LIST_TRANSACTIONS)
     properties = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
-    with started(KafkaBroker(tmp_path / "kafka", properties=properties, owner=ProcessId.own(), quick=True)) as broker:
+    with run_server(
+        KafkaBroker(tmp_path / "kafka", properties=properties, owner=ProcessId.own(), quick=True)
+    ) as broker:
         proxy.lead_to(broker.port)
         yield KafkaConnection(f"127.0.0.1:{proxy.port}")
         proxy.close()

@@ -21,7 +21,7 @@ from changefeed.kafka.topics import TopicSettings, ensure_topics
 from changefeed.records.record_batch import records_of
 from devstack.kafka import KafkaBroker
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def test_only_readers_that_say_so_may_be_answered_by_a_replica_of_their_rack(kaf
     assert racks == ["", "here"]
 
 
-def test_reading_ends_where_the_partitions_ended_when_it_began_and_goes_on_with_what_came_since(
+def test_reader_stops_at_the_ends_at_its_start_and_continues_with_new_records(
     connection: KafkaConnection, topic: str
 ) -> None:
     with partition_reader(connection, [(topic, 0), (topic, 1)], "to test") as reader:
         ends = reader.last_stable_offsets()
         write(connection, topic, range(3, 5))
-        first = list(reader.to_end(ends, patience_seconds=PATIENCE_SECONDS))
+        first = list(reader.to_end(ends, timeout_seconds=TIMEOUT_SECONDS))
         later: list[KafkaRecord] = []
         while len(later) < 4:
             later += reader.poll(1)
@@ -86,7 +86,7 @@ def test_reading_ends_where_the_partitions_ended_when_it_began_and_goes_on_with_
 @pytest.mark.extended
 def test_a_record_has_all_that_kafka_keeps_of_it(connection: KafkaConnection, topic: str) -> None:
     with partition_reader(connection, [(topic, 1)], "to test", start={(topic, 1): 2}) as reader:
-        (record,) = reader.to_end(patience_seconds=PATIENCE_SECONDS)
+        (record,) = reader.to_end(timeout_seconds=TIMEOUT_SECONDS)
     assert record == KafkaRecord(topic, 1, 2, b"1/2", b"2", (("h", b"x"),), record.timestamp_ms, stamped_by_broker=True)
     assert record.timestamp_ms > 1_700_000_000_000
 
@@ -102,9 +102,7 @@ def test_reading_from_the_end_gives_only_what_comes_then(connection: KafkaConnec
     assert keys(later) == [b"0/7"]
 
 
-def test_aborted_records_are_passed_over_and_an_empty_partition_is_read_to_its_end(
-    connection: KafkaConnection, unique_name: str
-) -> None:
+def test_aborted_records_are_skipped_and_an_empty_partition_ends(connection: KafkaConnection, unique_name: str) -> None:
     ensure_topics(connection, {unique_name: TopicSettings(2, 1)})
     producer = Producer({"bootstrap.servers": connection.bootstrap, "transactional.id": unique_name})
     producer.init_transactions(20)
@@ -116,12 +114,33 @@ def test_aborted_records_are_passed_over_and_an_empty_partition_is_read_to_its_e
         with partition_reader(
             connection, [(unique_name, 0), (unique_name, 1)], "to test", committed=committed
         ) as reader:
-            values = [record.value for record in reader.to_end(patience_seconds=PATIENCE_SECONDS)]
+            values = [record.value for record in reader.to_end(timeout_seconds=TIMEOUT_SECONDS)]
         assert values == expected
 
 
+def test_wait_for_an_open_transaction_is_logged(
+    connection: KafkaConnection, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ensure_topics(connection, {unique_name: TopicSettings(1, 1)})
+    producer = Producer({"bootstrap.servers": connection.bootstrap, "transactional.id": unique_name})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(unique_name, b"later", partition=0)
+    producer.flush(20)
+    with pytest.raises(BrokerUnavailableError, match="a transaction stays open"):
+        CommitLog(connection, unique_name, "shop", wait_seconds=4).read()
+    producer.commit_transaction(20)
+    (message,) = [record.getMessage() for record in caplog.records if "waits at" in record.getMessage()]
+    for words in ("commit log of 'shop'", f"{unique_name!r}", "offset 0", "open", "4 seconds at most"):
+        assert words in message
+    caplog.clear()
+    with partition_reader(connection, [(unique_name, 0)], "to test") as reader:
+        assert [record.value for record in reader.to_end(timeout_seconds=TIMEOUT_SECONDS)] == [b"later"]
+    assert "waits at" not in caplog.text
+
+
 @pytest.mark.extended
-def test_whole_batches_hold_the_committed_records_and_no_others(
+def test_stored_batches_hold_the_committed_records_only(
     connection: KafkaConnection, topic: str, unique_name: str
 ) -> None:
     producer = Producer({"bootstrap.servers": connection.bootstrap, "transactional.id": unique_name})
@@ -136,32 +155,32 @@ def test_whole_batches_hold_the_committed_records_and_no_others(
     partitions = [(topic, 0), (topic, 1)]
     with partition_reader(connection, partitions, "to test") as reader:
         ends = reader.last_stable_offsets()
-        records = list(reader.to_end(ends, patience_seconds=PATIENCE_SECONDS))
-    with partition_reader(connection, partitions, "to test", whole_batches=True) as reader:
-        batches = list(reader.to_end(ends, patience_seconds=PATIENCE_SECONDS))
+        records = list(reader.to_end(ends, timeout_seconds=TIMEOUT_SECONDS))
+    with partition_reader(connection, partitions, "to test", stored_batches=True) as reader:
+        batches = list(reader.to_end(ends, timeout_seconds=TIMEOUT_SECONDS))
     for _, partition in partitions:
-        wanted = [(record.key, record.value, record.headers) for record in records if record.partition == partition]
+        expected = [(record.key, record.value, record.headers) for record in records if record.partition == partition]
         own = [batch for batch in batches if batch.partition == partition]
         found = [
             (record.key, record.value, tuple(record.headers))
             for batch in own
             for record in records_of(batch.value or b"")
         ]
-        assert found == wanted
+        assert found == expected
         firsts = {record.offset for record in records if record.partition == partition}
         assert firsts.issuperset(batch.offset for batch in own)
     assert len(batches) < len(records) == 60
 
 
 @pytest.mark.extended
-def test_a_broker_that_stands_still_in_mid_read_is_an_error_that_names_it_and_the_partition(
+def test_broker_paused_during_a_read_is_an_error_with_broker_and_partition(
     kafka_broker: KafkaBroker, topic: str, still_broker: Callable[[], None]
 ) -> None:
     connection = KafkaConnection(kafka_broker.bootstrap, timeout_seconds=1)
     with partition_reader(connection, [(topic, 0)], "to test") as reader:
         still_broker()
         with pytest.raises(BrokerUnavailableError, match="to test") as unreadable:
-            list(reader.to_end(patience_seconds=PATIENCE_SECONDS))
+            list(reader.to_end(timeout_seconds=TIMEOUT_SECONDS))
     assert all(word in str(unreadable.value) for word in ("partition 0", topic, kafka_broker.bootstrap))
 
 
@@ -191,7 +210,7 @@ def test_a_record_larger_than_a_fetch_is_read(connection: KafkaConnection, uniqu
 
 
 @pytest.mark.extended
-def test_a_broker_that_died_in_mid_read_is_an_error_that_names_it_and_the_partition(
+def test_broker_killed_during_a_read_is_an_error_with_broker_and_partition(
     kafka_broker: KafkaBroker, topic: str
 ) -> None:
     connection = KafkaConnection(kafka_broker.bootstrap, timeout_seconds=1)
@@ -199,7 +218,7 @@ def test_a_broker_that_died_in_mid_read_is_an_error_that_names_it_and_the_partit
         kafka_broker.kill()
         try:
             with pytest.raises(BrokerUnavailableError, match="to test") as unreadable:
-                list(reader.to_end(patience_seconds=PATIENCE_SECONDS))
+                list(reader.to_end(timeout_seconds=TIMEOUT_SECONDS))
         finally:
             kafka_broker.start()
     assert all(word in str(unreadable.value) for word in ("partition 0", topic, kafka_broker.bootstrap))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from finished import finished
+from encode_batches import encode_batches
 from integration.kafka_pipeline import SERVER, Pipeline, batches_of, committed, ids, ids_of, message
 from integration.kafka_wire import rows_of
 
@@ -66,7 +66,7 @@ def test_nulls_empty_values_and_gtids_arrive_as_they_were(pipeline: Pipeline) ->
         Message(9, sequence_of(0, Step.CHANGE), None, None, b"id-3", b""),
     ]
     with pipeline.publisher() as publisher:
-        publisher.publish(finished([MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(messages))]))
+        publisher.publish(encode_batches([MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(messages))]))
     records = committed(pipeline.connection.bootstrap, pipeline.topic)
     assert [(record.key, record.value) for record in records] == [(each.key, each.value) for each in messages]
     assert [dict(record.headers).get("changefeed.gtid", b"") for record in records] == [each.gtid for each in messages]
@@ -77,7 +77,7 @@ def test_nulls_empty_values_and_gtids_arrive_as_they_were(pipeline: Pipeline) ->
 def test_the_broker_and_librdkafka_read_each_compression(pipeline: Pipeline, compression: str) -> None:
     settings = PublishSettings(compression=compression)
     rows = [replace(message(row, value=b"row %d " % row * 40), key=b"%d" % row) for row in range(3000)]
-    batches = finished(
+    batches = encode_batches(
         [MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings, largest_bytes=20_000
     )
     with pipeline.publisher(settings=settings) as publisher:
@@ -126,25 +126,29 @@ def test_messages_after_progress_only(pipeline: Pipeline) -> None:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("begin", [50, 160])
-def test_messages_are_not_taken_for_given_only_because_they_stand_before_progress(
-    pipeline: Pipeline, begin: int
-) -> None:
+def test_messages_before_the_progress_are_compared_before_they_are_skipped(pipeline: Pipeline, begin: int) -> None:
     with pipeline.publisher() as publisher:
         publisher.publish(batches_of(pipeline.topic, 0, range(155)))
-    with pytest.raises(AccountingError, match="was given 155 messages of window 1"), pipeline.publisher() as publisher:
+    with (
+        pytest.raises(AccountingError, match="expected the 155 messages of window 1"),
+        pipeline.publisher() as publisher,
+    ):
         publisher.publish(batches_of(pipeline.topic, 0, range(begin, 400)))
-    with pytest.raises(AccountingError, match="up to there 50 were decoded now"), pipeline.publisher() as publisher:
+    with pytest.raises(AccountingError, match="found that 50 were decoded now"), pipeline.publisher() as publisher:
         publisher.publish(batches_of(pipeline.topic, 0, range(50)))
     assert _seen(pipeline) == ids_of(range(155))
 
 
 @pytest.mark.extended
-def test_as_many_messages_as_were_given_are_not_taken_for_those_that_were_given(pipeline: Pipeline) -> None:
+def test_other_messages_of_the_same_count_are_not_skipped(pipeline: Pipeline) -> None:
     """A key's other columns send as many messages to a partition, by chance, and others."""
     given, others = range(0, 200, 2), [1, *range(2, 200, 2)]
     with pipeline.publisher() as publisher:
         publisher.publish(batches_of(pipeline.topic, 0, given))
-    with pytest.raises(AccountingError, match="there 100 others were decoded now"), pipeline.publisher() as publisher:
+    with (
+        pytest.raises(AccountingError, match="found that 100 others were decoded now"),
+        pipeline.publisher() as publisher,
+    ):
         publisher.publish(batches_of(pipeline.topic, 0, [*others, 300]))
     with pipeline.publisher() as publisher:
         (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, [*given, 300], per_batch=7))
@@ -219,7 +223,7 @@ def test_accounts_of_a_window_add_up_over_its_attempts(pipeline: Pipeline) -> No
     assert progress.value_bytes == sum(len(record.value) for record in records)
 
 
-def test_an_aborted_transaction_is_invisible_and_repeated_whole(pipeline: Pipeline) -> None:
+def test_aborted_transaction_is_invisible_and_repeated_completely(pipeline: Pipeline) -> None:
     def breaking() -> Iterator[Batch]:
         yield from batches_of(pipeline.topic, 0, range(300))
         raise OSError("the decoder broke")
@@ -266,24 +270,24 @@ def test_nothing_to_publish_opens_no_transaction(pipeline: Pipeline) -> None:
 
 
 def test_a_zombie_is_fenced(pipeline: Pipeline) -> None:
-    zombie_stands, go_on = threading.Event(), threading.Event()
+    zombie_pauses, go_on = threading.Event(), threading.Event()
     caught: list[BaseException] = []
 
-    def stand(stage: str) -> None:
+    def pause(stage: str) -> None:
         if stage == "in_open_transaction":
-            zombie_stands.set()
+            zombie_pauses.set()
             go_on.wait(60)
 
     def zombie() -> None:
         try:
-            with pipeline.publisher(on_stage=stand) as publisher:
+            with pipeline.publisher(on_stage=pause) as publisher:
                 publisher.publish(batches_of(pipeline.topic, 0, range(300)))
         except BaseException as error:
             caught.append(error)
 
     thread = threading.Thread(target=zombie)
     thread.start()
-    assert zombie_stands.wait(60)
+    assert zombie_pauses.wait(60)
     attempt = pipeline.fence()
     with pipeline.publisher(attempt=attempt) as publisher:
         (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(300)))
@@ -330,7 +334,7 @@ def test_oversized_record_names_table_key_and_coordinates(kafka_broker: KafkaBro
         pipeline.topic, 0, "bin.000007", 0, 0, pack([message(1), message(2, value=b"x" * 4000), message(3)])
     )
     with pytest.raises(BadRecordError) as refused, pipeline.publisher() as publisher:
-        publisher.publish(finished([block]))
+        publisher.publish(encode_batches([block]))
     said = str(refused.value)
     for words in ("'shop.orders'", '{"id":2}', f"{SERVER}/bin.000007:4/2", "3000", pipeline.topic, "dead_letter"):
         assert words in said
@@ -347,7 +351,7 @@ def test_many_records_that_fit_never_make_a_batch_that_does_not(kafka_broker: Ka
         MessageBlock(pipeline.topic, 0, "bin.000007", 0, at, pack(part)) for at, part in enumerate((messages, small))
     ]
     with pipeline.publisher(settings=PublishSettings(compression="none")) as publisher:
-        publisher.publish(finished(blocks))
+        publisher.publish(encode_batches(blocks))
     assert _seen(pipeline) == ids_of(range(3000))
 
 
@@ -359,7 +363,7 @@ def test_a_bad_record_goes_to_the_dead_letters_in_the_same_transaction(
     block = MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))
     for expected in (2, 0):  # the second time nothing is left to do
         with pipeline.publisher(dead_letter=pipeline.dead_letters) as publisher:
-            (receipt,) = publisher.publish(finished([block]))
+            (receipt,) = publisher.publish(encode_batches([block]))
         assert (receipt.messages, receipt.dead_letters, receipt.already_there) == (expected, expected, 4 - 2 * expected)
     assert receipt.window is not None
     assert (receipt.window.messages, receipt.window.dead_letters) == (2, 2)
@@ -384,9 +388,9 @@ def test_a_topic_or_partition_that_the_run_did_not_make_sure_of_is_refused(pipel
 
 
 @pytest.mark.extended
-def test_a_topic_that_was_made_again_with_fewer_partitions_is_told(pipeline: Pipeline) -> None:
+def test_topic_recreated_with_fewer_partitions_is_an_error(pipeline: Pipeline) -> None:
     limits = {**pipeline.limits, pipeline.topic: TopicLimits(5)}
-    with pytest.raises(TopicError, match="made again with fewer"), pipeline.publisher(limits=limits) as publisher:
+    with pytest.raises(TopicError, match="created again with fewer"), pipeline.publisher(limits=limits) as publisher:
         publisher.publish(batches_of(pipeline.topic, 4, range(10)))
     assert _seen(pipeline) == []
 
@@ -404,7 +408,7 @@ def test_a_queue_that_is_full_is_waited_for(pipeline: Pipeline) -> None:
     settings = PublishSettings(queue_bytes=1 << 20, compression="none")
     rows = [message(row, value=b"x" * 5000) for row in range(2000)]
     with pipeline.publisher(settings=settings) as publisher:
-        publisher.publish(finished([MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings))
+        publisher.publish(encode_batches([MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings))
     assert _seen(pipeline) == ids_of(range(2000))
 
 
@@ -416,7 +420,7 @@ def test_records_larger_than_the_queue_are_published(kafka_broker: KafkaBroker, 
     rows = [message(row, value=b"x" * (3 << 20 if row % 3 == 0 else 10)) for row in range(9)]
     blocks = [MessageBlock(pipeline.topic, 0, "bin.000007", 0, number, pack([row])) for number, row in enumerate(rows)]
     with pipeline.publisher(settings=settings) as publisher:
-        publisher.publish(finished(blocks))
+        publisher.publish(encode_batches(blocks))
     assert _seen(pipeline) == ids_of(range(9))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from finished import finished
+from encode_batches import encode_batches
 from integration.kafka_pipeline import Pipeline, batches_of, committed, message
 from kafka.admin import (
     ACL,
@@ -30,7 +30,7 @@ from changefeed.records.batch import Batch
 from changefeed.records.block import MessageBlock, pack
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
-from devstack.process import started
+from devstack.process import run_server
 
 pytestmark = pytest.mark.extended
 
@@ -51,7 +51,7 @@ def guarded_broker(session_folder: Path) -> Iterator[KafkaBroker]:
         owner=ProcessId.own(),
         quick=True,
     )
-    with started(broker):
+    with run_server(broker):
         yield broker
 
 
@@ -61,24 +61,24 @@ def _deny(connection: KafkaConnection, kind: ResourceType, name: str, operation:
         admin.create_acls([acl])
 
 
-def test_a_topic_that_may_not_be_written_is_told(guarded_broker: KafkaBroker, unique_name: str) -> None:
+def test_topic_without_write_permission_is_an_error(guarded_broker: KafkaBroker, unique_name: str) -> None:
     pipeline = Pipeline(KafkaConnection(guarded_broker.bootstrap), unique_name, settings=_SETTINGS)
     _deny(pipeline.connection, ResourceType.TOPIC, pipeline.topic, ACLOperation.WRITE)
-    with pytest.raises(TopicError, match="does not allow") as told, pipeline.publisher() as publisher:
+    with pytest.raises(TopicError, match="does not allow") as raised, pipeline.publisher() as publisher:
         publisher.publish(batches_of(pipeline.topic, 0, range(10)))
-    assert pipeline.topic in str(told.value)
+    assert pipeline.topic in str(raised.value)
 
 
-def test_a_transactional_id_that_may_not_be_used_is_told(guarded_broker: KafkaBroker, unique_name: str) -> None:
+def test_transactional_id_without_permission_is_an_error(guarded_broker: KafkaBroker, unique_name: str) -> None:
     pipeline = Pipeline(KafkaConnection(guarded_broker.bootstrap), unique_name, settings=_SETTINGS)
     name = transactional_id(pipeline.name, 0)
     _deny(pipeline.connection, ResourceType.TRANSACTIONAL_ID, name, ACLOperation.WRITE)
-    with pytest.raises(TopicError, match="does not allow") as told:
+    with pytest.raises(TopicError, match="does not allow") as raised:
         pipeline.fence()
-    assert name in str(told.value)
+    assert name in str(raised.value)
 
 
-def test_a_commit_log_that_may_not_be_read_is_told(guarded_broker: KafkaBroker, unique_name: str) -> None:
+def test_commit_log_without_read_permission_is_an_error(guarded_broker: KafkaBroker, unique_name: str) -> None:
     connection = KafkaConnection(guarded_broker.bootstrap, timeout_seconds=3)
     pipeline = Pipeline(connection, unique_name, settings=_SETTINGS)
     _deny(connection, ResourceType.TOPIC, pipeline.log_topic, ACLOperation.READ)
@@ -86,7 +86,7 @@ def test_a_commit_log_that_may_not_be_read_is_told(guarded_broker: KafkaBroker, 
         pipeline.log.read()
 
 
-def test_a_cluster_that_lets_no_topic_be_made_is_told(guarded_broker: KafkaBroker, unique_name: str) -> None:
+def test_cluster_without_create_permission_is_an_error(guarded_broker: KafkaBroker, unique_name: str) -> None:
     connection = KafkaConnection(guarded_broker.bootstrap)
     _deny(connection, ResourceType.TOPIC, unique_name, ACLOperation.CREATE)
     with pytest.raises(TopicError, match="ACL"):
@@ -98,7 +98,7 @@ def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
     return Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name, settings=_SETTINGS)
 
 
-def test_a_topic_removed_in_mid_run_is_told_in_bounded_time(pipeline: Pipeline) -> None:
+def test_topic_removed_during_a_run_is_an_error_in_bounded_time(pipeline: Pipeline) -> None:
     def removing() -> Iterator[Batch]:
         yield from batches_of(pipeline.topic, 0, range(100))
         with pipeline.connection.admin() as admin:
@@ -107,44 +107,44 @@ def test_a_topic_removed_in_mid_run_is_told_in_bounded_time(pipeline: Pipeline) 
         yield from batches_of(pipeline.topic, 0, range(100, 200))
 
     begun = time.monotonic()
-    with pytest.raises(TopicError, match="removed") as told, pipeline.publisher() as publisher:
+    with pytest.raises(TopicError, match="removed") as raised, pipeline.publisher() as publisher:
         publisher.publish(removing())
-    assert pipeline.topic in str(told.value)
+    assert pipeline.topic in str(raised.value)
     assert time.monotonic() - begun < 60
 
 
-def test_a_record_that_only_the_broker_finds_too_large_is_told_with_its_coordinates(pipeline: Pipeline) -> None:
+def test_record_too_large_for_the_broker_is_an_error_with_coordinates(pipeline: Pipeline) -> None:
     """max.message.bytes was lowered after the run had read it."""
     with pipeline.connection.admin() as admin:
         resource = ConfigResource(ConfigResourceType.TOPIC, pipeline.topic, {"max.message.bytes": "2000"})
         admin.alter_configs([resource])
     rows = [message(1), message(2, value=b"x" * 4000), message(3)]
-    batches = finished(
+    batches = encode_batches(
         [MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], PublishSettings(compression="none")
     )
-    with pytest.raises(BadRecordError) as told, pipeline.publisher() as publisher:
+    with pytest.raises(BadRecordError) as raised, pipeline.publisher() as publisher:
         publisher.publish(batches)
-    assert pipeline.topic in str(told.value)
-    assert "bin.000007:4" in str(told.value)
+    assert pipeline.topic in str(raised.value)
+    assert "bin.000007:4" in str(raised.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
 
 
-def test_a_partition_that_is_gone_is_told(pipeline: Pipeline) -> None:
+def test_missing_partition_is_an_error(pipeline: Pipeline) -> None:
     limits = {pipeline.topic: TopicLimits(9)}
     with pytest.raises(TopicError, match="partition 8"), pipeline.publisher(limits=limits) as publisher:
         publisher.publish(batches_of(pipeline.topic, 8, range(10)))
 
 
 def test_a_record_refused_in_the_middle_of_a_transaction_ends_the_run_for_good(pipeline: Pipeline) -> None:
-    """No delivery report is asked for in the middle: the commit tells, and it is not taken for a broker away."""
+    """No delivery report is awaited in between: the commit raises the error, and not that of an unreachable broker."""
     with pipeline.connection.admin() as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pipeline.topic, {"max.message.bytes": "2000"})])
     settings = PublishSettings(transaction_rows=10_000, compression="none", batch_bytes=1000)
     rows = [message(row, value=b"x" * 4000 if row == 500 else b"") for row in range(1000)]
-    batches = finished([MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings)
-    with pytest.raises(BadRecordError) as told, pipeline.publisher(settings=settings) as publisher:
+    batches = encode_batches([MessageBlock(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings)
+    with pytest.raises(BadRecordError) as raised, pipeline.publisher(settings=settings) as publisher:
         publisher.publish(batches)
-    assert pipeline.topic in str(told.value)
+    assert pipeline.topic in str(raised.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
 
 
@@ -164,6 +164,6 @@ def test_brokers_too_old_to_list_transactions_are_fenced_by_the_ids_of_this_run(
         assert publisher.publish(batches_of(pipeline.topic, 0, range(10)))[0].messages == 10
 
 
-def test_what_a_broker_is_too_old_for_is_told_as_such(kafka_broker: KafkaBroker) -> None:
+def test_too_old_broker_is_an_error_with_the_required_version(kafka_broker: KafkaBroker) -> None:
     with pytest.raises(TopicError, match="too old"), KafkaConnection(kafka_broker.bootstrap).admin():
         raise IncompatibleBrokerVersion("no such request")

@@ -7,6 +7,7 @@ import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from changefeed.model.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.port import LOCALHOST, free_port
-from devstack.process import started
+from devstack.process import run_server
 
 PASSWORD = "p%4w 0r=d&/ü;'"
 _SETTINGS = PublishSettings(transaction_seconds=5, transaction_timeout_seconds=20)
@@ -104,7 +105,7 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(session_folder: Path) -> Iterator[Guarded]:
     ours = Guarded(session_folder / "sasl-kafka")
-    with started(ours.broker):
+    with run_server(ours.broker):
         ours.guard()
         yield ours
 
@@ -119,6 +120,14 @@ def _publish(connection: KafkaConnection, name: str, size_bytes: int = 100) -> N
         ours.commit("it")
     finally:
         ours.close()
+
+
+def test_authority_as_pem_text_is_trusted_like_its_file(guarded: Guarded) -> None:
+    options = {**guarded.connection().options, "ssl.ca.pem": guarded.authority.read_text()}
+    del options["ssl.ca.location"]
+    connection = replace(guarded.connection(), options=options)
+    assert connection.broker_count() == 1
+    assert "BEGIN" not in repr(connection)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
@@ -136,16 +145,16 @@ def test_all_clients_log_in_over_tls(guarded: Guarded, mechanism: str, unique_na
     assert CommitLog(connection, log, unique_name).read().attempt == attempt
 
 
-def _told(guarded: Guarded, name: str, **options: str) -> Iterator[str]:
+def _reported(guarded: Guarded, name: str, **options: str) -> Iterator[str]:
     """What each client says of a wrong option."""
     connection = guarded.connection(**options)
     for call in _calls(connection, name):
         begun = time.monotonic()
-        with pytest.raises(ChangefeedError) as told:
+        with pytest.raises(ChangefeedError) as raised:
             call()
-        assert isinstance(told.value, SettingsError), told.value
+        assert isinstance(raised.value, SettingsError), raised.value
         assert time.monotonic() - begun < 12
-        yield str(told.value)
+        yield str(raised.value)
 
 
 def _calls(connection: KafkaConnection, name: str) -> list[Callable[[], object]]:
@@ -159,13 +168,15 @@ def _calls(connection: KafkaConnection, name: str) -> list[Callable[[], object]]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told_by_each_client_without_it(guarded: Guarded, mechanism: str, unique_name: str) -> None:
-    for said in _told(guarded, unique_name, mechanism=mechanism, sasl_password="pl4nted"):
+def test_wrong_password_is_an_error_of_each_client_without_the_password(
+    guarded: Guarded, mechanism: str, unique_name: str
+) -> None:
+    for said in _reported(guarded, unique_name, mechanism=mechanism, sasl_password="pl4nted"):
         assert "refuses the login" in said
         assert "pl4nted" not in said
 
 
-def test_a_broker_whose_certificate_is_not_trusted_is_told(guarded: Guarded, unique_name: str) -> None:
-    for said in _told(guarded, unique_name, ssl_ca_location="probe"):
+def test_untrusted_broker_certificate_is_an_error(guarded: Guarded, unique_name: str) -> None:
+    for said in _reported(guarded, unique_name, ssl_ca_location="probe"):
         assert "certificate verify failed" in said
         assert "ssl.ca.location" in said

@@ -25,17 +25,17 @@ def test_missing_topics_are_made_and_present_ones_used_as_they_are(
 ) -> None:
     one, two, three = (f"{unique_name}.{name}" for name in ("one", "two", "three"))
     assert ensure_topics(connection, {one: TopicSettings(3, 1), two: TopicSettings(2, 1)}) == {one: 3, two: 2}
-    wanted = {one: TopicSettings(2), two: TopicSettings(5), three: TopicSettings(1, 1, {"retention.ms": "60000"})}
+    expected = {one: TopicSettings(2), two: TopicSettings(5), three: TopicSettings(1, 1, {"retention.ms": "60000"})}
     with caplog.at_level(logging.WARNING):
-        assert ensure_topics(connection, wanted) == {one: 3, two: 2, three: 1}
-    assert f"{two!r} has 2 partitions, wanted 5" in caplog.text
+        assert ensure_topics(connection, expected) == {one: 3, two: 2, three: 1}
+    assert f"{two!r} has 2 partitions, expected 5" in caplog.text
 
 
 def test_many_runs_make_the_same_topics_at_once(connection: KafkaConnection, unique_name: str) -> None:
-    wanted = {f"{unique_name}.{number}": TopicSettings(2, 1) for number in range(5)}
+    expected = {f"{unique_name}.{number}": TopicSettings(2, 1) for number in range(5)}
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda _: ensure_topics(connection, wanted), range(6)))
-    assert found == [dict.fromkeys(wanted, 2)] * 6
+        found = list(pool.map(lambda _: ensure_topics(connection, expected), range(6)))
+    assert found == [dict.fromkeys(expected, 2)] * 6
 
 
 def test_more_topics_than_one_request_may_make_are_made(connection: KafkaConnection, unique_name: str) -> None:
@@ -64,8 +64,8 @@ def test_more_topics_than_one_request_may_make_are_made(connection: KafkaConnect
         "unclean.leader.election.enable": "false",
     }
     settings = TopicSettings(1, 1, configs)
-    wanted = {f"{unique_name}.{number}": settings for number in range(10_000 // (2 + len(configs)) + 1)}
-    assert ensure_topics(connection, wanted) == dict.fromkeys(wanted, 1)
+    expected = {f"{unique_name}.{number}": settings for number in range(10_000 // (2 + len(configs)) + 1)}
+    assert ensure_topics(connection, expected) == dict.fromkeys(expected, 1)
 
 
 @pytest.mark.parametrize(

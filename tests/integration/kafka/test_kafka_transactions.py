@@ -1,4 +1,4 @@
-"""Finished record batches in Kafka's transactions: whole, in order, once, and each refusal as what it is."""
+"""Finished record batches in Kafka's transactions: complete, in order, once, and each refusal as its own error."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_batches_and_single_records_arrive_in_the_order_that_they_were_given_in(
     transactions: Transactions, connection: KafkaConnection, topic: str
 ) -> None:
     deliveries, expected = [], []
-    for turn in range(3):
+    for round_number in range(3):
         transactions.open()
         for codec in (0, 1, 3, 4):  # none, gzip, lz4, zstd
-            first = 1000 * turn + 100 * codec
+            first = 1000 * round_number + 100 * codec
             deliveries.append(transactions.send_batch(topic, 1, *record_batch(range(first, first + 50), codec=codec)))
             deliveries.append(transactions.send(topic, 1, None, b"%d" % (first + 50), []))
             deliveries.append(transactions.send(topic, 1, bytes(100_000), b"%d" % (first + 51), [("h", b"x")]))
@@ -95,7 +95,7 @@ def test_a_record_that_is_all_null_but_its_headers_is_a_record(transactions: Tra
     assert (delivery.offset, delivery.error) == (0, None)
 
 
-def test_what_is_aborted_is_not_seen_and_what_comes_after_it_is(
+def test_aborted_records_are_invisible_and_later_ones_visible(
     transactions: Transactions, connection: KafkaConnection, topic: str
 ) -> None:
     _send(transactions, topic, 0, range(10))
@@ -135,7 +135,7 @@ def test_a_producer_fenced_in_mid_batch_stops_and_does_not_take_its_name_back(
     assert rows_of(connection.bootstrap, topic)[0] == list(range(100, 120))
 
 
-def test_a_partition_that_is_new_to_the_transaction_of_a_fenced_producer_is_refused_too(
+def test_new_partition_in_a_fenced_transaction_is_refused(
     transactions: Transactions, connection: KafkaConnection, topic: str
 ) -> None:
     _send(transactions, topic, 0, range(10))
@@ -164,7 +164,7 @@ def test_fencing_stops_all_earlier_producers_however_many(connection: KafkaConne
     assert rows_of(connection.bootstrap, topic)[0] == []
 
 
-def test_a_batch_that_is_too_large_for_its_topic_is_refused_whole(
+def test_batch_too_large_for_its_topic_is_refused_completely(
     transactions: Transactions, connection: KafkaConnection, topic: str
 ) -> None:
     """And not split: kafka-python's own batches are."""
@@ -175,9 +175,9 @@ def test_a_batch_that_is_too_large_for_its_topic_is_refused_whole(
     large = transactions.send_batch(
         topic, 0, *record_batch(range(100), value=b"x" * 100), what="orders at bin.000007:4"
     )
-    with pytest.raises(BadRecordError, match=r"orders at bin\.000007:4.*MessageSizeTooLarge") as told:
+    with pytest.raises(BadRecordError, match=r"orders at bin\.000007:4.*MessageSizeTooLarge") as raised:
         transactions.flush(lambda: None)
-    assert large.error is told.value
+    assert large.error is raised.value
     assert fits.error is None
     with pytest.raises(BadRecordError):
         transactions.commit("a part")
@@ -200,7 +200,7 @@ def test_batches_and_records_as_large_as_their_topic_takes_pass(connection: Kafk
     assert rows_of(connection.bootstrap, unique_name) == {0: [0, 1, 2, 3]}
 
 
-def test_what_is_on_its_way_stays_below_the_queue(connection: KafkaConnection, topic: str) -> None:
+def test_bytes_in_flight_stay_below_the_queue_limit(connection: KafkaConnection, topic: str) -> None:
     settings = PublishSettings(queue_bytes=200_000)
     transactions = Transactions(connection, f"changefeed.{topic}.0", settings, [topic])
     transactions.take_over()
@@ -216,9 +216,7 @@ def test_what_is_on_its_way_stays_below_the_queue(connection: KafkaConnection, t
     assert sorted(itertools.chain(*rows_of(connection.bootstrap, topic).values())) == list(range(60))
 
 
-def test_a_topic_removed_while_batches_are_queued_is_told_in_bounded_time(
-    connection: KafkaConnection, topic: str
-) -> None:
+def test_topic_removed_with_queued_batches_is_an_error_in_bounded_time(connection: KafkaConnection, topic: str) -> None:
     transactions = Transactions(connection, f"changefeed.{topic}.0", _SHORT, [topic])
     transactions.take_over()
     _send(transactions, topic, 0, range(10))
@@ -240,7 +238,7 @@ def test_a_topic_removed_while_batches_are_queued_is_told_in_bounded_time(
     assert time.monotonic() - begun < 20
 
 
-def test_closing_ends_threads_and_says_nothing_however_it_stands(connection: KafkaConnection, topic: str) -> None:
+def test_close_ends_threads_and_logs_nothing_in_any_state(connection: KafkaConnection, topic: str) -> None:
     before = threading.active_count()
     for stage in range(4):
         transactions = Transactions(connection, f"changefeed.{topic}.0", _SETTINGS, [topic])
@@ -265,7 +263,7 @@ def test_bytes_that_are_no_batch_of_so_many_records_are_not_sent(transactions: T
     transactions.commit("nothing")
 
 
-def test_a_broker_that_is_away_is_told_in_the_connections_time(topic: str) -> None:
+def test_unreachable_broker_is_an_error_within_the_connection_timeout(topic: str) -> None:
     away = Transactions(KafkaConnection("127.0.0.1:9", timeout_seconds=0.5), topic, _SETTINGS, [topic])
     begun = time.monotonic()
     with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:9"):

@@ -26,7 +26,7 @@ from changefeed.kafka.schema_registry.connection import RegistryConnection
 from changefeed.kafka.schema_registry.subjects import Subjects
 from changefeed.model.table_schema import Column, Default, TableSchema
 from devstack.identity import ProcessId
-from devstack.process import started
+from devstack.process import run_server
 from devstack.schema_registry import SchemaRegistry
 
 ORDERS = TableSchema(
@@ -80,9 +80,7 @@ def test_a_schema_has_the_id_that_it_was_registered_with_whoever_asks_and_when(
     assert registry.schemas(f"{unique_name}-value", latest=False) == [old, new]
 
 
-def test_subjects_are_named_by_records_so_that_tables_of_one_topic_do_not_follow_one_another(
-    registry: Registry, unique_name: str
-) -> None:
+def test_subjects_by_record_name_keep_tables_of_one_topic_apart(registry: Registry, unique_name: str) -> None:
     people = replace(ORDERS, table="people", columns=(ORDERS.columns[0], Column("price", "varchar", nullable=False)))
     for names, subjects in (
         (SubjectNames.TOPIC, [f"{unique_name}-value"]),
@@ -188,10 +186,10 @@ def test_a_schema_that_a_registry_refuses_at_once_is_named(registry: Registry, u
         subjects.of_table(ORDERS, "value", value_text(ORDERS))
 
 
-def test_a_wrong_login_is_told_without_its_password(session_folder: Path) -> None:
+def test_wrong_registry_login_is_an_error_without_the_password(session_folder: Path) -> None:
     arguments = ["-auth", RegistryConnection("", "me", "hush-hush").authorization or ""]
     server = SchemaRegistry(session_folder / "locked-registry", arguments=arguments, owner=ProcessId.own())
-    with started(server):
+    with run_server(server):
         plain = server.url.partition("//")[2]
         right = Registry(RegistryConnection.from_uri(f"http://me:hush-hush@{plain}"))
         assert right.schemas("any", latest=True) == []
@@ -202,21 +200,24 @@ def test_a_wrong_login_is_told_without_its_password(session_folder: Path) -> Non
 
 
 @pytest.mark.usefixtures("no_pause")
-def test_a_registry_behind_tls_is_trusted_by_its_authority_and_trusts_clients_by_their_certificate(
+def test_registry_with_tls_checks_authority_and_client_certificate(
     session_folder: Path,
 ) -> None:
     folder = session_folder / "tls-registry"
     folder.mkdir()
     authority, own = self_signed(folder)
     arguments = ["-cert", str(own), "-key", str(own), "-clients", str(authority)]
-    with started(SchemaRegistry(folder, arguments=arguments, owner=ProcessId.own())) as server:
-        options = {"ssl_ca": authority, "ssl_cert": own, "ssl_key": own}
+    with run_server(SchemaRegistry(folder, arguments=arguments, owner=ProcessId.own())) as server:
+        options: dict[str, Path | str] = {"ssl_ca": authority, "ssl_cert": own, "ssl_key": own}
 
         def asked(*names: str) -> str:
             query = urlencode({name: str(options[name]) for name in names})
             return Registry(RegistryConnection.from_uri(f"{server.url}/?{query}")).level("any")
 
         assert asked(*options) == "BACKWARD"
+        options = dict.fromkeys(options, authority.read_text() + own.read_text())  # as PEM text
+        assert asked(*options) == "BACKWARD"
+        options = {"ssl_ca": authority, "ssl_cert": own, "ssl_key": own}
         with pytest.raises(SettingsError, match=r"certificate that is not trusted.*ssl_ca"):
             asked("ssl_cert", "ssl_key")
         with pytest.raises(RegistryUnavailableError, match=rf"{server.url} was asked 4 times"):
@@ -259,7 +260,7 @@ def stumbling() -> Iterator[http.server.HTTPServer]:
 
 
 @pytest.mark.usefixtures("no_pause")
-def test_a_registry_that_is_busy_is_asked_again_and_one_that_is_no_registry_is_told(
+def test_busy_registry_is_retried_and_another_service_is_an_error(
     stumbling: http.server.HTTPServer,
 ) -> None:
     registry = Registry(RegistryConnection.from_uri(f"http://127.0.0.1:{stumbling.server_port}"))
@@ -267,7 +268,7 @@ def test_a_registry_that_is_busy_is_asked_again_and_one_that_is_no_registry_is_t
     stumbling.answers = [(503, b"{}"), (500, b""), (429, b""), level]  # type: ignore[attr-defined]
     assert registry.level("any") == "FULL"
     stumbling.answers = [(404, b"{}"), level]  # type: ignore[attr-defined]
-    assert registry.level("any") == "FULL", "of the whole registry"
+    assert registry.level("any") == "FULL", "the registry's default"
     stumbling.answers = [(500, b"{}")] * 4  # type: ignore[attr-defined]
     with pytest.raises(RegistryUnavailableError, match="500 4 times"):
         registry.level("any")

@@ -1,4 +1,4 @@
-"""What a backfill leaves in the commit log when it is finished, and for how long."""
+"""The records of a finished backfill that stay in the commit log, and for how long."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def connections(kafka_broker: KafkaBroker, unique_name: str) -> PipelineConnecti
     return connections
 
 
-def published(connections: PipelineConnections, run: str) -> tuple[Window, str]:
-    """The window and identity of a backfill that is sealed."""
+def publish_backfill(connections: PipelineConnections, run: str) -> tuple[Window, str]:
+    """Publish and seal a backfill; return its window and identity."""
     name, identity = connections.pipeline.name, backfill_identity(connections.pipeline.name, run)
     at = BinlogCoordinates("bin.000001", 4)
     window = Window(name, 1, "3e11fa47-71ca-11e1-9e33-c80aa9429562", at, BinlogCoordinates("bin.000002", 4), "", "", 0)
@@ -45,7 +45,7 @@ def test_the_latest_backfills_can_be_tried_again_and_older_ones_leave_nothing(
     monkeypatch.setattr(backfill, "KEPT_BACKFILLS", 2)
     with connections.lease() as lease:
         lease.log().keep(AttemptRecord("the pipeline's own records stay"))
-    runs = [published(connections, f"run{number}") for number in range(4)]
+    runs = [publish_backfill(connections, f"run{number}") for number in range(4)]
     window, latest = runs[-1]
     for _ in range(2):  # a retry of the task `finish`
         assert backfill.finish_backfill(connections, window, latest).window == window

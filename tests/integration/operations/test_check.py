@@ -1,4 +1,4 @@
-"""What `changefeed check` knows before a run, and how it says so."""
+"""The findings of `changefeed check` before a run, and their output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from changefeed.source.mysql.side_effects import cascading_keys, logs_cascades
 from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -25,8 +25,8 @@ def without_a_mask(changefeed: Command) -> None:
     changefeed.write()
 
 
-def edited(changefeed: Command, old: str, new: str, *, name: str | None = None) -> None:
-    """The pipeline's file with something else in it; with ``name``, as the file of another pipeline beside it."""
+def edit_yaml(changefeed: Command, old: str, new: str, *, name: str | None = None) -> None:
+    """Replace a text of the pipeline's file; with ``name``, in a copy as another pipeline beside it."""
     text = (changefeed.pipelines / f"{changefeed.name}.yaml").read_text()
     assert old in text
     text = text.replace(old, new)
@@ -40,29 +40,29 @@ def with_a_table(changefeed: Command) -> Command:
     return changefeed
 
 
-def test_what_is_right_is_told_a_line_each_and_as_json(changefeed: Command) -> None:
+def test_each_passed_check_is_a_line_and_a_json_entry(changefeed: Command) -> None:
     with_a_table(changefeed)
     checked = changefeed("check")
     assert (checked.exit_code, checked.err) == (0, "")
-    for line in (f"1 tables: {changefeed.database}.t", "reachable, 1 broker", "4 topics: 0 are there, 4 will be made"):
+    for line in (f"1 tables: {changefeed.database}.t", "reachable, 1 broker", "4 topics: 0 exist, 4 will be created"):
         assert line in checked.out
     as_json = json.loads(changefeed("check", changefeed.name, "--json").out)
-    (told,) = as_json["pipelines"]
-    assert as_json == {"pipelines": [{**told, "wrong": [], "warnings": []}], "unreadable": []}
-    right = [f"{changefeed.name}: OK   {line}" for line in told["right"]]
+    (report,) = as_json["pipelines"]
+    assert as_json == {"pipelines": [{**report, "wrong": [], "warnings": []}], "unreadable": []}
+    right = [f"{changefeed.name}: OK   {line}" for line in report["right"]]
     summary = f"{changefeed.name}: {len(right)} OK, 0 WARN, 0 FAIL"
     assert "\n".join([*right, summary]).splitlines() == checked.out.splitlines()
-    assert told["lines"] == [{"level": "OK", "text": text} for text in told["right"]]
+    assert report["lines"] == [{"level": "OK", "text": text} for text in report["right"]]
 
 
 @pytest.mark.extended
-def test_more_replicas_than_brokers_are_refused_and_so_is_a_config_that_the_broker_does_not_know(
+def test_more_replicas_than_brokers_and_unknown_topic_config_are_refused(
     changefeed: Command,
 ) -> None:
     with_a_table(changefeed)
-    edited(changefeed, "{partitions: 2}", "{partitions: 2, replication_factor: 3}")
+    edit_yaml(changefeed, "{partitions: 2}", "{partitions: 2, replication_factor: 3}")
     changefeed("check").is_refused("TopicError", "replication_factor", "is 3", "has 1 broker up", "at most 1")
-    edited(changefeed, "replication_factor: 3", "configs: {retention.millis: '5'}")
+    edit_yaml(changefeed, "replication_factor: 3", "configs: {retention.millis: '5'}")
     changefeed("check").is_refused("TopicError", "retention.millis", "cannot be made", "topic settings")
     with_topics = changefeed("run", changefeed.name)
     assert with_topics.exit_code == NOTHING_NEW, "a first run without rows makes no topic"
@@ -72,7 +72,7 @@ def test_more_replicas_than_brokers_are_refused_and_so_is_a_config_that_the_brok
 def test_a_pattern_without_a_table_is_wrong_in_check_and_not_in_a_run(changefeed: Command) -> None:
     with_a_table(changefeed)
     database = changefeed.database
-    edited(changefeed, f"'{database}.*'", f"'{database}.t', '{database}.odrers'")
+    edit_yaml(changefeed, f"'{database}.*'", f"'{database}.t', '{database}.odrers'")
     changefeed.server.execute("CREATE TABLE orders (id INT PRIMARY KEY)", database=database)
     changefeed("check").is_refused("SettingsError", f"'{database}.odrers'", f"did you mean '{database}.orders'")
     assert changefeed("plan", changefeed.name).exit_code == NOTHING_NEW
@@ -86,7 +86,7 @@ def test_a_mask_without_a_column_is_wrong(changefeed: Command) -> None:
 
 
 @pytest.mark.extended
-def test_a_function_is_imported_and_its_tables_are_told(changefeed: Command) -> None:
+def test_function_is_imported_and_its_tables_are_listed(changefeed: Command) -> None:
     with_a_table(changefeed)
     folder = changefeed.folder / "transforms"
     folder.mkdir()
@@ -120,8 +120,8 @@ def test_a_notifier_that_is_not_allowed_is_wrong(changefeed: Command) -> None:
     with_a_table(changefeed)
     notifier = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
     alerts = f"alerts: {{notify: [{{notifier: {notifier}, arguments: {{to: ops@example.com}}}}]}}\n"
-    edited(changefeed, "name:", f"{alerts}name:")
-    changefeed("check").is_refused("SettingsError", repr(notifier), "not among `notifiers`", "CHANGEFEED_SITE")
+    edit_yaml(changefeed, "name:", f"{alerts}name:")
+    changefeed("check").is_refused("SettingsError", repr(notifier), "not in `notifiers`", "CHANGEFEED_SITE")
     site = changefeed.folder / "site.yaml"
     site.write_text(f"notifiers: [{notifier}]\n")
     changefeed.env["CHANGEFEED_SITE"] = str(site)
@@ -129,16 +129,16 @@ def test_a_notifier_that_is_not_allowed_is_wrong(changefeed: Command) -> None:
 
 
 @pytest.mark.extended
-def test_two_pipelines_that_write_one_topic_or_share_server_ids_are_both_told(changefeed: Command) -> None:
+def test_pipelines_that_share_a_topic_or_server_ids_are_both_reported(changefeed: Command) -> None:
     with_a_table(changefeed)
     name, database, first = changefeed.name, changefeed.database, changefeed.server_id
-    edited(changefeed, "topics: {", "topics: {", name=f"{name}-b")
+    edit_yaml(changefeed, "topics: {", "topics: {", name=f"{name}-b")
     for each, other in ((name, f"{name}-b"), (f"{name}-b", name)):
         checked = changefeed("check", each)
         checked.is_refused("TopicError", repr(each), repr(other), f"'{database}.t'", "twice", "topics.template")
         checked.is_refused("SettingsError", f"server_ids of pipeline {each!r}", repr(other), "10 ids")
-    edited(changefeed, f"server_ids: {first}", f"server_ids: {first - 0}", name=f"{name}-b")
-    edited(changefeed, "{partitions: 2}", "{partitions: 2, template: '{pipeline}.{table}'}", name=f"{name}-b")
+    edit_yaml(changefeed, f"server_ids: {first}", f"server_ids: {first - 0}", name=f"{name}-b")
+    edit_yaml(changefeed, "{partitions: 2}", "{partitions: 2, template: '{pipeline}.{table}'}", name=f"{name}-b")
     text = (changefeed.pipelines / f"{name}-b.yaml").read_text()
     apart = text.replace(f", server_ids: {first}-{first + 9}", "")
     (changefeed.pipelines / f"{name}-b.yaml").write_text(apart)
@@ -157,7 +157,7 @@ CASCADES = (
 
 
 @pytest.mark.extended
-def test_keys_that_cascade_are_told_by_table_where_the_binlog_has_nothing_of_it(
+def test_cascading_keys_are_reported_by_table_unless_the_binlog_has_their_rows(
     changefeed: Command, mariadb_server: MariadbServer
 ) -> None:
     changefeed.server.execute(*CASCADES, database=changefeed.database)
@@ -167,20 +167,22 @@ def test_keys_that_cascade_are_told_by_table_where_the_binlog_has_nothing_of_it(
     with_long_key = "CREATE TABLE hashed (a TEXT, UNIQUE (a))"
     in_memory = "CREATE TABLE plain3 (a INT, UNIQUE (a) USING HASH) ENGINE=MEMORY"
     mariadb_server.execute(*CASCADES, with_long_key, in_memory, database=database)
-    told = "2 foreign keys change rows of captured tables, and this server writes nothing of that into its binlog: "
-    for url in (mariadb_server.root_url, mariadb_server.url):  # the replication user sees no rules of keys
+    report = (
+        "2 foreign keys change rows of captured tables, and this server does not write these changes to its binlog: "
+    )
+    for url in (mariadb_server.root_url, mariadb_server.url):  # the replication user cannot see the rules of keys
         changefeed.connect(mysql=url)
         checked = changefeed("check")
-        assert f"{told}{database}.child (on delete); {database}.second (a`b). " in checked.out
+        assert f"{report}{database}.child (on delete); {database}.second (a`b). " in checked.out
         assert f"1 tables with a UNIQUE key that is too long for an index: {database}.hashed; " in checked.out
         assert checked.exit_code == 0
-    edited(changefeed, f"'{database}.*'", f"'{database}.p*'")
+    edit_yaml(changefeed, f"'{database}.*'", f"'{database}.p*'")
     assert "foreign keys" not in changefeed("check").out, "the children are not captured"
     mariadb_server.execute(f"DROP DATABASE {database}")
 
 
 @pytest.mark.extended
-def test_virtual_columns_of_mysql_are_told(changefeed: Command) -> None:
+def test_virtual_columns_of_mysql_are_reported(changefeed: Command) -> None:
     made = "CREATE TABLE t (id INT PRIMARY KEY, v INT AS (id + 1) VIRTUAL, s INT AS (id + 1) STORED, w INT AS (1))"
     changefeed.server.execute(made, "CREATE TABLE u (id INT PRIMARY KEY)", database=changefeed.database)
     checked = changefeed("check")
@@ -189,10 +191,10 @@ def test_virtual_columns_of_mysql_are_told(changefeed: Command) -> None:
 
 
 @pytest.mark.extended
-def test_a_server_that_leaves_keys_to_innodb_is_told_of_too(session_folder: Path, unique_name: str) -> None:
+def test_server_that_leaves_foreign_keys_to_innodb_is_reported(session_folder: Path, unique_name: str) -> None:
     options = {"innodb_native_foreign_keys": "ON"}
     server = MysqlServer(session_folder / unique_name, options=options, owner=ProcessId.own(), quick=True)
-    with started(server), Session(MysqlConnection.from_uri(server.url)) as session:
+    with run_server(server), Session(MysqlConnection.from_uri(server.url)) as session:
         assert not logs_cascades(session)
         server.execute("CREATE DATABASE d")
         server.execute(*CASCADES, database="d")
@@ -217,14 +219,14 @@ def test_no_pipelines_are_an_error_that_names_the_folder(changefeed: Command) ->
 
 
 @pytest.mark.extended
-def test_all_that_is_wrong_is_told_at_once_and_does_not_hide_other_pipelines(changefeed: Command) -> None:
+def test_all_failures_are_reported_at_once_and_other_pipelines_are_checked(changefeed: Command) -> None:
     with_a_table(changefeed)
     (changefeed.pipelines / "broken.yaml").write_text("name: broken\n")
-    edited(changefeed, "{partitions: 2}", "{partitions: 2, replication_factor: 3}")
-    edited(changefeed, f"'{changefeed.database}.*'", "'nowhere.*'")
+    edit_yaml(changefeed, "{partitions: 2}", "{partitions: 2, replication_factor: 3}")
+    edit_yaml(changefeed, f"'{changefeed.database}.*'", "'nowhere.*'")
     checked = changefeed("check", "--json")
     assert checked.exit_code == 1
-    told = json.loads(checked.out)
-    assert [message.partition(":")[0] for message in told["pipelines"][0]["wrong"]] == ["SettingsError", "TopicError"]
-    assert "broken.yaml" in told["unreadable"][0]
-    assert all(message in checked.err for message in told["pipelines"][0]["wrong"] + told["unreadable"])
+    report = json.loads(checked.out)
+    assert [message.partition(":")[0] for message in report["pipelines"][0]["wrong"]] == ["SettingsError", "TopicError"]
+    assert "broken.yaml" in report["unreadable"][0]
+    assert all(message in checked.err for message in report["pipelines"][0]["wrong"] + report["unreadable"])

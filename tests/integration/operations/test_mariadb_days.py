@@ -1,4 +1,4 @@
-"""Weeks of a pipeline on a MariaDB with its default settings: what an operator does, and what comes of it."""
+"""A pipeline on a MariaDB with default settings: an operator's actions over some weeks, and their results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from integration.command import Command
 from integration.command_forks import CommandForks
 from integration.followed import Followed
-from integration.rebuilt import rebuilt, selected
+from integration.topic_rows import select_rows, topic_rows
 from kafka import KafkaAdminClient
 
 from changefeed.errors import FollowerError
@@ -45,7 +45,7 @@ def head(changefeed: Command) -> str:
     return f"{file}:{position}"
 
 
-def test_a_backfill_of_published_rows_goes_on_after_a_seek_over_a_definition(changefeed: Command) -> None:
+def test_backfill_of_published_rows_works_after_a_seek_over_ddl(changefeed: Command) -> None:
     name, server, database = changefeed.name, changefeed.server, changefeed.database
     changefeed.begin()
     start = head(changefeed)
@@ -54,8 +54,8 @@ def test_a_backfill_of_published_rows_goes_on_after_a_seek_over_a_definition(cha
     ran = changefeed("run", name)
     assert ran.exit_code == 0, ran
     server.execute("ALTER TABLE t DROP COLUMN v, ADD COLUMN n INT", "INSERT INTO t VALUES (4, 4)", database=database)
-    sought = changefeed("seek", name, "latest", "--why", "a test", "--yes")
-    assert sought.exit_code == 0, sought
+    done = changefeed("seek", name, "latest", "--why", "a test", "--yes")
+    assert done.exit_code == 0, done
     server.execute("INSERT INTO t VALUES (5, 5)", database=database)
     ran = changefeed("run", name)
     assert ran.exit_code == 0, ran
@@ -67,7 +67,7 @@ def test_a_backfill_of_published_rows_goes_on_after_a_seek_over_a_definition(cha
     assert json.loads(record.value)["after"] == {"id": 3, "v": "three"}
 
 
-def test_no_command_after_a_snapshot_speaks_of_a_newer_changefeed(changefeed: Command) -> None:
+def test_no_command_after_a_snapshot_reports_a_newer_changefeed(changefeed: Command) -> None:
     name, server, database = changefeed.name, changefeed.server, changefeed.database
     server.execute("CREATE TABLE u (id INT PRIMARY KEY)", "INSERT INTO u VALUES (1)", database=database)
     changefeed.begin()
@@ -75,10 +75,10 @@ def test_no_command_after_a_snapshot_speaks_of_a_newer_changefeed(changefeed: Co
     assert [outcome.exit_code for outcome in outcomes] == [0, 0, 0, 0], outcomes
     assert [outcome for outcome in outcomes if "newer changefeed" in outcome.err + outcome.out] == []
     assert "snapshot" in changefeed.logged(name)
-    assert rebuilt(changefeed.records("u")) == selected(server, database, "u")
+    assert topic_rows(changefeed.records("u")) == select_rows(server, database, "u")
 
 
-def test_check_run_and_prune_know_sequences_and_a_snapshot_leaves_them_out(changefeed: Command) -> None:
+def test_check_run_and_prune_accept_sequences_and_a_snapshot_skips_them(changefeed: Command) -> None:
     name, server, database = changefeed.name, changefeed.server, changefeed.database
     changefeed.begin()
     server.execute("CREATE SEQUENCE numbers", "SELECT NEXTVAL(numbers)", database=database)
@@ -119,7 +119,7 @@ def test_a_temporary_table_of_a_mixed_session_stops_nothing(changefeed: Command)
     changefeed("run", name).is_refused("SourceError", f"it writes `{database}`.`t`", "STATEMENT or MIXED")
 
 
-def test_a_table_that_is_versioned_by_transactions_is_named_as_one(changefeed: Command) -> None:
+def test_table_versioned_by_transactions_is_reported(changefeed: Command) -> None:
     name, server, database = changefeed.name, changefeed.server, changefeed.database
     changefeed.begin()
     server.execute(
@@ -219,4 +219,4 @@ def test_the_schemas_are_shown_from_the_stored_copy_where_their_topic_is_gone(ch
     relearned = changefeed("schema", name, "--relearn", f"{changefeed.database}.t")
     first, _, rest = relearned.out.partition("\n")
     assert (relearned.exit_code, rest) == (0, shown.out), relearned
-    assert f"{changefeed.database}.t learned from the server, for rows from" in first
+    assert f"{changefeed.database}.t read from the server, for rows from" in first

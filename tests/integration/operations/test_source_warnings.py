@@ -1,4 +1,4 @@
-"""What `changefeed check` warns of before a run, and that the run does so."""
+"""Warnings of `changefeed check` before a run, and runs that confirm them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from integration.command import Command
+from integration.command import WRONG_PASSWORD, Command
 
+from devstack.port import free_port
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
@@ -34,42 +35,58 @@ def rds(command: Command) -> Iterator[Command]:
     command.server.execute("DROP TABLE mysql.rds_configuration")
 
 
-def warned(command: Command) -> str:
-    """What a check says that no run is refused for."""
+def warnings_of(command: Command) -> str:
+    """The warnings of a check."""
     checked = command("check")
     assert (checked.exit_code, checked.err) == (0, ""), checked
     return checked.out
 
 
-def test_row_image_other_than_full_is_warned_of_with_what_records_lack(command: Command) -> None:
-    assert "binlog_row_image" not in warned(command)
+def test_row_image_other_than_full_is_a_warning_that_names_missing_columns(command: Command) -> None:
+    assert "binlog_row_image" not in warnings_of(command)
     try:
-        for image, lacking in (("MINIMAL", "DELETE with its key"), ("NOBLOB", "without the BLOB and TEXT columns")):
+        for image, missing in (("MINIMAL", "DELETE with its key"), ("NOBLOB", "without the BLOB and TEXT columns")):
             command.server.execute(f"SET GLOBAL binlog_row_image = '{image}'")
-            checked = warned(command)
+            checked = warnings_of(command)
             assert f"binlog_row_image is '{image}'" in checked
-            assert lacking in checked
+            assert missing in checked
     finally:
         command.server.execute("SET GLOBAL binlog_row_image = 'FULL'")
 
 
 def test_retention_of_rds_is_its_own_setting_and_not_known_without_it(rds: Command) -> None:
-    assert "`binlog retention hours`, which is not set" in warned(rds)
+    assert "`binlog retention hours`, which is not set" in warnings_of(rds)
     assert rds("run", rds.name).exit_code in (0, 3)
     lag = json.loads(rds("lag", rds.name, "--json").out)
     assert (lag["retention_headroom_seconds"], lag["retention_unlimited"]) == (None, None)
     rds.server.execute("UPDATE mysql.rds_configuration SET value = '24'")
-    assert "binlog retention hours" not in warned(rds)
+    assert "binlog retention hours" not in warnings_of(rds)
     lag = json.loads(rds("lag", rds.name, "--json").out)
     assert (lag["retention_headroom_seconds"], lag["retention_unlimited"]) == (24 * 3600, False)
 
 
-def test_list_of_hosts_is_refused_by_check_and_run(command: Command) -> None:
-    address = f"127.0.0.1:{command.server.port}"
-    for hosts in (f"{address},{address}", f"127.0.0.1,{address}", f"127.0.0.1%2C{address}"):
+def test_first_reachable_host_of_a_list_is_the_source(command: Command) -> None:
+    address, closed = f"127.0.0.1:{command.server.port}", f"127.0.0.1:{free_port()}"
+
+    def use(hosts: str) -> None:
         command.connect(mysql=command.server.url.replace(address, hosts))
-        command("check").is_refused("SettingsError", "names several hosts", "wanted one")
-    command("run", command.name).is_refused("SettingsError", "names several hosts")
+
+    for hosts in (f"{closed},{address}", f"{closed}%2C127.0.0.1%2C{address}"):
+        use(hosts)
+        checked = command("check")
+        assert checked.exit_code == 0, checked
+        assert f"@{address}: " in checked.out
+    use(f"{closed},localhost:1")
+    command("check").is_refused("SourceUnavailableError", "no host of the source", closed, "localhost:1")
+    command("run", command.name).is_refused("SourceUnavailableError", "no host of the source")
+
+
+def test_host_that_refuses_the_login_does_not_lead_to_the_next(command: Command) -> None:
+    """It is alive: the next one may be an older copy of the source."""
+    address = f"127.0.0.1:{command.server.port}"
+    user, _, _ = command.server.url.rpartition(":")[0].rpartition("@")[0].rpartition(":")
+    command.connect(mysql=f"{user}:{WRONG_PASSWORD}@{address},localhost:{command.server.port}")
+    command("check").is_refused("SourceError", "Access denied", f"MySQL at {address} refuses user")
 
 
 def test_signed_numbers_and_empty_deletes_are_warned_of_and_published_so(command: Command) -> None:
@@ -79,7 +96,7 @@ def test_signed_numbers_and_empty_deletes_are_warned_of_and_published_so(command
         "CREATE TABLE keyless (line INT)",
         database=command.database,
     )
-    checked = warned(command)
+    checked = warnings_of(command)
     database = command.database
     assert f"2 BIGINT UNSIGNED columns are written as signed numbers: {database}.big.id (in the key), " in checked
     assert f"{database}.plain.number. Values of 2^63 and more are negative" in checked
@@ -95,7 +112,7 @@ def test_signed_numbers_and_empty_deletes_are_warned_of_and_published_so(command
     assert [record.key for record in command.records("big")] == [b'{"id":-1}']
     assert (None, None) in [(record.key, record.value) for record in command.records("keyless")]
     command.write("format: {name: flat, delete.tombstone.handling.mode: rewrite}\nvalues: {bigint_unsigned: number}\n")
-    checked = warned(command)
+    checked = warnings_of(command)
     assert "signed numbers" not in checked
     assert "deletes have no value" not in checked
 
@@ -109,7 +126,7 @@ def test_patterns_that_match_no_table_are_warned_of(command: Command) -> None:
     path = command.pipelines / f"{command.name}.yaml"
     text = path.read_text().replace(".*']}", ".*'], exclude: ['shop.audit_*']}")
     path.write_text(text.replace("{partitions: 2}", "{partitions: 2, routes: [{match: '*.lines', topic: lines}]}"))
-    checked = warned(command)
+    checked = warnings_of(command)
     for pattern in (
         "'*.orders' in rows matches no table that the pipeline captures",
         "'(.*).lines' in message.key.columns matches no table",

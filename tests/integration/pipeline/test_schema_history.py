@@ -12,15 +12,15 @@ import pytest
 from any_topics import AnyTopics
 
 from changefeed.binlog.search.scout import scout
-from changefeed.binlog.search.scouting import numbered
+from changefeed.binlog.search.scouting import number_slices
 from changefeed.ddl import Table
 from changefeed.ddl.history import SchemaHistory
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.slice_report import SliceReport
-from changefeed.model.window import Slice, Window, whole_file_slices
+from changefeed.model.window import Slice, Window, file_slices
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.schema_learning import learned
+from changefeed.pipeline.schema_learning import learn_history
 from changefeed.records.block import MessageBlock
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, TableSettings
@@ -28,7 +28,7 @@ from changefeed.source.mysql import source
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.session import Session
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.dump import dump_of
+from changefeed.spark.stages.dump import open_dump
 from changefeed.spark.stages.readers import KernelReader
 from devstack.sql_server import SqlServer
 
@@ -169,18 +169,24 @@ def job_of(server: SqlServer, database: str, start: BinlogCoordinates, server_id
 def rows(job: DecodeTask, slices: list[Slice]) -> list[object]:
     """What the slices' messages say, in binlog order; truncates among them."""
     found = []
-    for piece in slices:
-        for item in KernelReader(job).read(piece):
+    for window_slice in slices:
+        for item in KernelReader(job).read(window_slice):
             if isinstance(item, MessageBlock):
                 for message in item.messages():
                     if message.value is not None:
                         value = orjson.loads(message.value)
-                        place = (piece.number, message.position, message.sequence, item.partition)
-                        told = [value["source"]["table"], value["op"], message.key, value["before"], value["after"]]
-                        found.append((place, told))
+                        place = (window_slice.number, message.position, message.sequence, item.partition)
+                        values_read = [
+                            value["source"]["table"],
+                            value["op"],
+                            message.key,
+                            value["before"],
+                            value["after"],
+                        ]
+                        found.append((place, values_read))
             else:
                 assert isinstance(item, SliceReport)
-    return [told for _, told in sorted(found, key=lambda one: one[0])]
+    return [values_read for _, values_read in sorted(found, key=lambda one: one[0])]
 
 
 def head_of(server: SqlServer) -> BinlogCoordinates:
@@ -192,26 +198,26 @@ def whole_files(job: DecodeTask) -> list[Slice]:
     with job.connections.session() as session:
         head = source.head(session).coordinates
         window = Window("p", 1, job.server_uuid, job.start, head, "", "", 0)
-        return list(whole_file_slices(window, source.binlog_files(session)))
+        return list(file_slices(window, source.binlog_files(session)))
 
 
 def check_learned(history: SchemaHistory, server: SqlServer, database: str) -> None:
     with Session(MysqlConnection.from_uri(server.url)) as session:
         names = session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", database)
-        wanted = {str(name): table_schema(session, database, str(name)) for (name,) in names}
+        expected = {str(name): table_schema(session, database, str(name)) for (name,) in names}
     known = {
         name.table: entry.schema if isinstance(entry, Table) else entry
         for name, entry in history.timeline.latest.tables.items()
         if name.database == database
     }
-    assert known == wanted
+    assert known == expected
 
 
 @pytest.mark.parametrize(
     ("full_server", "stock_server"),
     [("full_mysql_server", "mysql_server"), ("full_mariadb_server", "mariadb_server")],
 )
-def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_and_the_ddl(
+def test_rows_of_a_stock_server_equal_full_metadata_for_any_slices_and_ddl(
     full_server: str, stock_server: str, unique_name: str, server_id: int, request: pytest.FixtureRequest
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
@@ -229,20 +235,20 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
                 if number in (100, 300):
                     cursor.execute("FLUSH BINARY LOGS")
     full_job = job_of(full, unique_name, starts[full], server_id)
-    wanted = rows(full_job, whole_files(full_job))
-    assert len(wanted) > STEPS
+    expected = rows(full_job, whole_files(full_job))
+    assert len(expected) > STEPS
 
     job = job_of(stock, unique_name, starts[stock], server_id)
     with job.connections.session() as session:
-        history = learned(session, job.server_uuid, job.start)
+        history = learn_history(session, job.server_uuid, job.start)
     assert SchemaHistory.from_json(json.loads(json.dumps(history.to_json()))).to_json() == history.to_json()
     check_learned(history, stock, unique_name)
     one_by_one = replace(job, history=history)
-    assert rows(one_by_one, whole_files(job)) == wanted
+    assert rows(one_by_one, whole_files(job)) == expected
 
     slices, statements = [], []
-    for piece in whole_files(job):
-        found = scout(dump_of(job, piece), piece, 2_000)
+    for window_slice in whole_files(job):
+        found = scout(open_dump(job, window_slice), window_slice, 2_000)
         slices += found.slices
         statements += found.statements
     initial = replace(history, timeline=replace(history.timeline, entries=()))
@@ -251,4 +257,4 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
         followed = followed.advance(statement)
     check_learned(followed, stock, unique_name)
     assert len(slices) > 20
-    assert rows(replace(job, history=followed), numbered(slices)) == wanted
+    assert rows(replace(job, history=followed), number_slices(slices)) == expected

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.extended
 
 @pytest.fixture
 def full_server(spare_server: MysqlServer) -> Iterator[MysqlServer]:
-    """A server that logs FULL metadata, and may be told to stop that."""
+    """A server that logs FULL metadata, and may be set to stop that."""
     (before,) = spare_server.execute("SELECT @@GLOBAL.binlog_row_metadata")[0]
     spare_server.execute("SET GLOBAL binlog_row_metadata = FULL")
     yield spare_server
@@ -71,7 +71,7 @@ def published(kafka: KafkaBroker, name: str) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
-def test_a_backlog_is_published_before_schemas_are_learned_at_its_end_and_kept_up_from_there(
+def test_backlog_is_published_before_schemas_are_learned_at_its_end(
     spark: SparkTarget,
     full_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -80,13 +80,13 @@ def test_a_backlog_is_published_before_schemas_are_learned_at_its_end_and_kept_u
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     starts: list[BinlogCoordinates] = []
-    learned = schema_learning.learned
+    learn_history = schema_learning.learn_history
 
     def recorded(*args: object) -> object:
         starts.append(args[2])  # type: ignore[arg-type]
-        return learned(*args)  # type: ignore[arg-type]
+        return learn_history(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(schema_history, "learned", recorded)
+    monkeypatch.setattr(schema_history, "learn_history", recorded)
     mysql, name, state = full_server, unique_name, tmp_path / "state.db"
     connections = new_connections(name, mysql, kafka_broker)
     for number in range(3):
@@ -123,14 +123,14 @@ def test_rows_that_came_without_names_are_read_with_schemas_learned_after_all(
 ) -> None:
     mysql, name = full_server, unique_name
     connections = new_connections(name, mysql, kafka_broker, slice_bytes)
-    wanted: list[dict[str, object]] = []
+    expected: list[dict[str, object]] = []
     for metadata in ("FULL", "MINIMAL", "FULL"):
         mysql.execute(f"SET GLOBAL binlog_row_metadata = {metadata}")
         for _ in range(20):
-            wanted.append({"id": len(wanted), "text": "x" * 200})
-            mysql.execute(f"INSERT INTO `{name}`.t VALUES ({wanted[-1]['id']}, REPEAT('x', 200))")
+            expected.append({"id": len(expected), "text": "x" * 200})
+            mysql.execute(f"INSERT INTO `{name}`.t VALUES ({expected[-1]['id']}, REPEAT('x', 200))")
     assert run(spark, connections, tmp_path / "state.db") == 1
-    assert published(kafka_broker, name) == wanted
+    assert published(kafka_broker, name) == expected
     history = schema_history.load_history(connections)
     assert history is not None
     assert isinstance(history.timeline.latest.tables[TableName(name, "t")], Table)

@@ -1,4 +1,4 @@
-"""Of rows that a server takes for equal the follower changes the one that the source changed."""
+"""If a server treats two rows as equal, the follower changes the one that the source changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JSON_PAIRS = {
     "d JSON    ": ("CAST(DATE'2026-01-02' AS JSON)", """'"2026-01-02"'"""),
     "d JSON     ": ("CAST(1.0 AS JSON)", "'1'"),
 }
-"""Values by column: the second is of the row that is changed."""
+"""By column, two values that compare as equal; the row with the second is changed."""
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
@@ -44,7 +44,7 @@ def followed(
     made.drop()
 
 
-def test_the_row_that_was_changed_is_the_one_that_changes_on_the_follower(followed: Followed) -> None:
+def test_change_of_one_of_two_alike_rows_changes_that_row_on_the_follower(followed: Followed) -> None:
     name = f"{followed.name}_alike"
     pairs = PAIRS | ({} if isinstance(followed.source, MariadbServer) else JSON_PAIRS)
     followed.source.execute(f"CREATE DATABASE {name}")
@@ -67,12 +67,12 @@ def test_the_row_that_was_changed_is_the_one_that_changes_on_the_follower(follow
         )
     followed.publish()
     followed.follow()
-    wanted, found = followed.tables(followed.source), followed.tables(followed.follower)
-    assert {table: shown[2] for table, shown in found.items() if shown != wanted[table]} == {}
+    expected, found = followed.tables(followed.source), followed.tables(followed.follower)
+    assert {table: shown[2] for table, shown in found.items() if shown != expected[table]} == {}
 
 
 def second_of(pairs: dict[str, tuple[str, str]], column: str) -> str:
-    """The condition that a row has the second value, by what the server shows of it."""
+    """The condition that matches the row with the second value, by the text that the server shows."""
     _, second = pairs[column]
     shown = f"CAST({second} AS JSON)" if "JSON" in column else second
     return f"CAST(d AS CHAR) COLLATE utf8mb4_bin = CAST({shown} AS CHAR) COLLATE utf8mb4_bin"

@@ -1,4 +1,4 @@
-"""Bytes that are no characters: a follower never stores U+FFFD in their place."""
+"""Undefined bytes of a charset: a follower never stores U+FFFD in their place."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def followed(
     made.drop()
 
 
-def test_a_charset_that_would_take_the_replacement_stops_the_follower(followed: Followed) -> None:
-    """UCS-2 and GB18030 have U+FFFD, so the follower's server refuses nothing."""
+def test_charset_that_stores_the_replacement_character_stops_the_follower(followed: Followed) -> None:
+    """UCS-2 and GB18030 have U+FFFD, so the follower's server would accept it."""
     bytes_of = {"ucs2": "D800"} | ({"gb18030": "8431A530"} if isinstance(followed.source, MysqlServer) else {})
     for charset, code in bytes_of.items():
         followed.source.execute(
@@ -36,15 +36,15 @@ def test_a_charset_that_would_take_the_replacement_stops_the_follower(followed: 
             f"INSERT INTO {charset} VALUES (1, 'a'), (2, _{charset} x'{code}')",
         )
         followed.publish()
-        with pytest.raises(SettingsError, match=rf"{charset}` has bytes that are no characters.*Correct it on the s"):
+        with pytest.raises(SettingsError, match=rf"{charset}` has bytes that are undefined.*Correct it on the s"):
             followed.follow()
         assert followed.follower.execute(f"SELECT COUNT(*) FROM {followed.name}.{charset}") == [(0,)]
-        behind = f"coordinates = '{followed.source.head()}'"
-        followed.follower.execute(f"UPDATE changefeed.followed SET {behind} WHERE pipeline = '{followed.name}'")
+        at_head = f"coordinates = '{followed.source.head()}'"
+        followed.follower.execute(f"UPDATE changefeed.followed SET {at_head} WHERE pipeline = '{followed.name}'")
 
 
-def test_a_row_that_came_and_went_needs_no_correction(followed: Followed) -> None:
-    """Only its number of AUTO_INCREMENT counts."""
+def test_inserted_and_deleted_row_needs_no_correction(followed: Followed) -> None:
+    """Only its AUTO_INCREMENT value matters."""
     tables = {"keyed": "id INT AUTO_INCREMENT PRIMARY KEY", "keyless": "id INT AUTO_INCREMENT, KEY (id)"}
     for table, key in tables.items():
         followed.source.execute(

@@ -1,4 +1,4 @@
-"""AUTO_INCREMENT on a follower: once it is promoted it gives no number that the source gave to a row."""
+"""AUTO_INCREMENT on a follower: after a promotion it never repeats a number that the source used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def create(followed: Followed) -> None:
 
 
 def counters(followed: Followed, server: SqlServer) -> dict[str, int]:
-    """The next number of each table."""
+    """The next AUTO_INCREMENT value of each table."""
     fresh = ["SET information_schema_stats_expiry = 0"] if isinstance(server, MysqlServer) else []
     rows = server.execute(
         *fresh,
@@ -74,7 +74,7 @@ def fill_and_drain(followed: Followed) -> None:
     )
 
 
-def test_rows_that_came_and_went_between_two_commits_count(followed: Followed) -> None:
+def test_inserted_and_deleted_rows_advance_auto_increment(followed: Followed) -> None:
     fill_and_drain(followed)
     followed.publish()
     followed.follow()
@@ -93,7 +93,7 @@ def test_rows_that_came_and_went_between_two_commits_count(followed: Followed) -
 
 
 @pytest.mark.extended
-def test_tables_that_a_snapshot_creates_go_on_counting(filled: Filled) -> None:
+def test_tables_created_by_a_snapshot_continue_auto_increment(filled: Filled) -> None:
     create(filled)
     fill_and_drain(filled)
     filled.publish()

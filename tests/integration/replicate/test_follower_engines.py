@@ -29,7 +29,7 @@ def followed(
 
 
 class KilledError(Exception):
-    """Stands for SIGKILL."""
+    """Simulates SIGKILL."""
 
 
 def kill_before_the_position_moves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""An empty follower is filled by a snapshot beside a writer and the pipeline, whenever it is brought forward."""
+"""A snapshot fills an empty follower beside a writer and the pipeline, whenever the follower runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from integration.followed import Followed, Workload
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.model import fault_point
 from changefeed.model.run_identity import snapshot_identity
-from changefeed.replicate.run import Replicated
+from changefeed.pipeline.checkpoint_store import checkpoint_store
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.replicate.run import ReplicationResult
 from changefeed.settings.requests.snapshot import SnapshotRequest
-from changefeed.snapshot import announcing, published_position
+from changefeed.snapshot import follower_announcer, published_position
 from changefeed.snapshot.planning import plan_snapshot
 from changefeed.snapshot.run import run_snapshot
 from changefeed.source.mysql.follower_session import FollowerSession
-from changefeed.state.stores import checkpoint_store
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
 
@@ -29,12 +30,13 @@ pytestmark = pytest.mark.extended
 
 
 class Filled(Followed):
-    """A source whose tables were there before its pipeline was; its snapshots run on ``spark``."""
+    """A source whose tables are older than its pipeline; its snapshots run on ``spark``."""
 
     spark: Any = None
 
     def tables(self, server: SqlServer) -> dict[str, Any]:
-        """Without a charset that a collation says already, which MySQL shows of what its own SHOW CREATE TABLE made."""
+        """The tables without charsets that follow from a collation, which MySQL shows after its own SHOW CREATE TABLE
+        was run."""
         return {
             name: shown
             if isinstance(shown, str)
@@ -43,7 +45,7 @@ class Filled(Followed):
         }
 
     def snapshot(self, run: str = "1", **asked: Any) -> Iterator[SnapshotRecord]:
-        store = checkpoint_store(self.pipeline, self.uris.__getitem__, cast(Any, None))
+        store = checkpoint_store(PipelineConnections(self.pipeline, self.uris.__getitem__), cast(Any, None))
         request = SnapshotRequest.of({"pipeline": self.name, "chunk_rows": 20, **asked})
         plan = plan_snapshot(self.connections, store, request, snapshot_identity(self.name, run))
         yield from run_snapshot(self.spark or InlineSpark(), self.connections, plan)
@@ -51,7 +53,7 @@ class Filled(Followed):
 
 on_mysql = pytest.mark.parametrize("filled", ["mysql"], indirect=True)
 on_mariadb = pytest.mark.parametrize("filled", ["mariadb"], indirect=True)
-"""For what does not depend on the server, as a test of these takes long."""
+"""For tests that do not depend on the server, as they take long."""
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
@@ -62,18 +64,18 @@ def filled(
     follower: SqlServer = request.getfixturevalue(f"{request.param}_follower")
     made = Filled(unique_name, source, follower, kafka_broker, tmp_path, {"start": "snapshot"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(announcing, "WAIT_SECONDS", 0.05)
-        patch.setattr(published_position, "SETTLED_SECONDS", 0.2)  # these tests wait for each commit
+        patch.setattr(follower_announcer, "WAIT_SECONDS", 0.05)
+        patch.setattr(published_position, "VISIBLE_AFTER_SECONDS", 0.2)  # these tests wait for each commit
         yield made
     made.drop()
 
 
 class KilledError(Exception):
-    """Stands for SIGKILL: nothing of ours runs behind it."""
+    """Simulates SIGKILL: no code of ours runs after it."""
 
 
 class Killer:
-    """Kills runs of the follower behind a random statement, some of them before its answer came."""
+    """Kills runs of the follower after a random statement, sometimes before its result arrived."""
 
     def __init__(self, patch: pytest.MonkeyPatch, rng: random.Random) -> None:
         self.left, self.kills = 0, 0
@@ -93,7 +95,7 @@ class Killer:
 
         patch.setattr(FollowerSession, "write", killed)
 
-    def follow(self, followed: Followed) -> Replicated | None:
+    def follow(self, followed: Followed) -> ReplicationResult | None:
         self.left = self._rng.randrange(8, 80)
         try:
             return followed.follow()
@@ -105,10 +107,10 @@ class Killer:
 
 
 @on_mariadb
-def test_a_row_that_was_left_to_a_window_comes_after_all_rows_that_were_read(
+def test_row_left_to_a_window_is_applied_after_rows_of_the_snapshot(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run applies all rows of the snapshot before the window is published that has the one that is missing."""
+    """The run applies all rows of the snapshot before the window with the missing row is published."""
     name = f"{filled.name}_a"
     filled.source.execute(
         f"CREATE DATABASE {name}",
@@ -124,7 +126,7 @@ def test_a_row_that_was_left_to_a_window_comes_after_all_rows_that_were_read(
             filled.source.execute(f"UPDATE {name}.t SET n = n + 1 WHERE id = 7")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fault_point, "reached", change)
+        patch.setattr(fault_point, "reach", change)
         list(filled.snapshot())
     filled.follow()
     filled.publish()
@@ -132,7 +134,7 @@ def test_a_row_that_was_left_to_a_window_comes_after_all_rows_that_were_read(
     filled.check()
 
 
-def test_filled_beside_a_writer_and_killed_anywhere_it_ends_as_the_source(
+def test_follower_filled_beside_a_writer_and_killed_ends_as_the_source(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(f"fill:{type(filled.source).__name__}")

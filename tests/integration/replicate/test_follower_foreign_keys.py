@@ -1,4 +1,4 @@
-"""What foreign keys do on a follower: what they did on the source, and nothing else."""
+"""Foreign keys have the same effect on a follower as on the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from integration.followed import Followed
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
 
 TABLES = (
@@ -46,7 +46,7 @@ def followed(
 
 
 def change(followed: Followed) -> None:
-    """Changes of parents whose keys were checked, and of others whose keys were not, some in one transaction."""
+    """Change parents with and without foreign key checks, some in one transaction."""
     followed.source.execute(
         f"USE {followed.name}",
         "DELETE FROM parent WHERE id = 1",
@@ -76,7 +76,7 @@ def change(followed: Followed) -> None:
     )
 
 
-def test_rows_changed_without_foreign_key_checks_take_no_others_along(followed: Followed) -> None:
+def test_rows_changed_without_foreign_key_checks_change_no_child_rows(followed: Followed) -> None:
     followed.publish()
     followed.follow()
     followed.check()
@@ -92,9 +92,9 @@ def test_rows_changed_without_foreign_key_checks_take_no_others_along(followed: 
 def test_a_server_that_leaves_keys_to_innodb_for_a_while_is_followed(
     mysql_follower: MysqlServer, kafka_broker: KafkaBroker, session_folder: Path, unique_name: str, tmp_path: Path
 ) -> None:
-    """MySQL 9.7 logs what its keys do, and with innodb_native_foreign_keys=ON it does not."""
+    """MySQL 9.7 logs the rows that keys change, unless innodb_native_foreign_keys=ON."""
     source = MysqlServer(session_folder / unique_name, owner=ProcessId.own(), quick=True)
-    with started(source):
+    with run_server(source):
         followed = followed_by(source, mysql_follower, kafka_broker, unique_name, tmp_path)
         source.execute(f"USE {unique_name}", "DELETE FROM parent WHERE id = 8")
         source.restart({"innodb_native_foreign_keys": "ON"})
@@ -113,7 +113,7 @@ def test_a_server_that_leaves_keys_to_innodb_for_a_while_is_followed(
 
 @pytest.mark.extended
 def test_rows_written_without_unique_checks_are_as_on_the_source(followed: Followed) -> None:
-    """InnoDB refuses a second row of a unique key whatever unique_checks says, so a follower has none either."""
+    """InnoDB refuses duplicates of a unique key even without unique_checks, so a follower has none either."""
     followed.source.execute(
         f"USE {followed.name}",
         "CREATE TABLE u (id INT PRIMARY KEY, v INT UNIQUE)",

@@ -75,7 +75,7 @@ def test_a_random_workload_in_several_runs_ends_with_both_servers_alike(followed
         assert [len(each["Add"]["rows"]) for each in operations if "Add" in each] == [3]
 
 
-def test_a_format_without_whole_rows_is_refused_by_its_name(followed: Followed) -> None:
+def test_format_without_complete_rows_is_refused_by_name(followed: Followed) -> None:
     for format in ("flat", "maxwell"):
         followed.configure(format=format, values={})
         with pytest.raises(SettingsError, match=f"messages of format '{format}' are not read back"):
@@ -83,5 +83,5 @@ def test_a_format_without_whole_rows_is_refused_by_its_name(followed: Followed) 
     followed.configure(format="fluvio", values={}, statements="publish")
     with pytest.raises(SettingsError, match="`statements: publish`, and messages of format 'fluvio'"):
         check_replayable(followed.pipeline)
-    with pytest.raises(SettingsError, match="`partition_by` with columns would divide them"):
+    with pytest.raises(SettingsError, match="`partition_by` with columns would distribute them"):
         followed.configure(format="event", values={}, topics={"partitions": 2, "partition_by": ["id"]})

@@ -30,8 +30,8 @@ def followed(
     made.drop()
 
 
-def test_a_value_that_another_session_works_out_otherwise_stops_the_follower(followed: Followed) -> None:
-    """One after the other: by key, without a key, in an index, and from another generated column."""
+def test_generated_value_that_depends_on_the_session_stops_the_follower(followed: Followed) -> None:
+    """Cases: with a key, without a key, in an index, and from another generated column."""
     tables = {
         "keyed": f"id INT PRIMARY KEY, {DAY}",
         "keyless": f"id INT, {DAY}",
@@ -58,13 +58,13 @@ def test_a_value_that_another_session_works_out_otherwise_stops_the_follower(fol
             with pytest.raises(FollowerError, match=rf"{table}: expected .2026-01-01!?. in the generated column"):
                 followed.follow()
         assert followed.follower.execute(f"SELECT COUNT(*) FROM {followed.name}.{table} WHERE id = 3") == [(0,)]
-        behind = f"coordinates = '{followed.source.head()}'"
-        followed.follower.execute(f"UPDATE changefeed.followed SET {behind} WHERE pipeline = '{followed.name}'")
+        at_head = f"coordinates = '{followed.source.head()}'"
+        followed.follower.execute(f"UPDATE changefeed.followed SET {at_head} WHERE pipeline = '{followed.name}'")
 
 
 @pytest.mark.parametrize("followed", ["mysql"], indirect=True)
-def test_the_followers_settings_are_taken_where_they_are_the_sources(followed: Followed) -> None:
-    """A division has as many digits as MySQL's session says, and a day begins where its time zone says."""
+def test_generated_values_match_where_the_followers_settings_are_the_sources(followed: Followed) -> None:
+    """The digits of a division and the beginning of a day depend on MySQL's session."""
     followed.source.execute(
         f"USE {followed.name}",
         "SET div_precision_increment = 9",
@@ -83,7 +83,9 @@ def test_the_followers_settings_are_taken_where_they_are_the_sources(followed: F
         followed.follow()
     try:
         followed.follower.execute("SET GLOBAL div_precision_increment = 9")
-        with pytest.raises(FollowerError, match=r"expected .2026-01-01. in the generated column 'day'.*of time_zone"):
+        with pytest.raises(
+            FollowerError, match=r"expected .2026-01-01. in the generated column 'day'.*Set the global time_zone"
+        ):
             followed.follow()
         followed.follower.execute("SET GLOBAL time_zone = '+02:00'")
         followed.follow()
@@ -94,14 +96,15 @@ def test_the_followers_settings_are_taken_where_they_are_the_sources(followed: F
     assert followed.follower.execute(BERLIN, by_index) == followed.source.execute(BERLIN, by_index) == [(1,)]
 
 
-def test_a_row_that_only_another_session_takes_has_a_remedy(followed: Followed) -> None:
-    """A sql_mode that is not strict cuts what a generated column gets; MySQL checks constraints in the time zone."""
+def test_row_refused_by_the_followers_session_is_an_error_with_a_remedy(followed: Followed) -> None:
+    """A sql_mode that is not strict truncates a generated value; MySQL checks constraints in the session's time
+    zone."""
     tables = {
         "cut": ("id INT PRIMARY KEY, a INT, c VARCHAR(3) AS (a) STORED", "(1, 99999)", "make it a plain column"),
         "minus": ("id INT PRIMARY KEY, a INT UNSIGNED, b INT AS (a - 1) STORED", "(1, 0)", "make it a plain column"),
         "late": ("id INT PRIMARY KEY, a TIMESTAMP NULL, CHECK (EXTRACT(HOUR FROM a) > 9)", "(1, NOW())", "constraint"),
     }
-    if not isinstance(followed.source, MysqlServer):  # which checks nothing of rows that a follower writes
+    if not isinstance(followed.source, MysqlServer):  # which does not check rows that a follower writes
         del tables["late"]
     for table, (columns, row, remedy) in tables.items():
         modes = "'NO_UNSIGNED_SUBTRACTION', time_zone = '+11:00', timestamp = UNIX_TIMESTAMP('2026-01-01 20:30:00')"
@@ -116,8 +119,8 @@ def test_a_row_that_only_another_session_takes_has_a_remedy(followed: Followed) 
         advice = rf"a row of \S+`{table}`.* the source.* {remedy}.*changefeed snapshot \S+ --tables \S+\.{table}"
         with pytest.raises(SettingsError, match=advice):
             followed.follow()
-        behind = f"coordinates = '{followed.source.head()}'"
-        followed.follower.execute(f"UPDATE changefeed.followed SET {behind} WHERE pipeline = '{followed.name}'")
+        at_head = f"coordinates = '{followed.source.head()}'"
+        followed.follower.execute(f"UPDATE changefeed.followed SET {at_head} WHERE pipeline = '{followed.name}'")
 
 
 @pytest.mark.parametrize("followed", ["mysql"], indirect=True)
@@ -140,7 +143,7 @@ def test_a_generated_timestamp_is_the_same_moment_in_the_followers_time_zone(fol
 
 @pytest.mark.extended
 def test_values_that_are_the_same_in_all_sessions_are_followed(followed: Followed) -> None:
-    """Of all types, in sessions of several time zones, by all ways in which rows are changed."""
+    """Values of all types, in sessions of several time zones, changed in all ways."""
     followed.source.execute(
         f"USE {followed.name}",
         "SET time_zone = '+05:00', sql_mode = ''",

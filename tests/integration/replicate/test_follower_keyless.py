@@ -1,4 +1,4 @@
-"""Many rows of a table without a primary key change in one transaction: the follower does not read it for each."""
+"""Many rows of a table without a primary key change in one transaction: the follower does not scan it for each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_many_changes_read_the_table_a_few_times(followed: Followed, alike: int)
     followed.publish()
     followed.follow()
     source.execute(f"UPDATE {name} SET c = NOW() WHERE a % {ROWS // CHANGED} = 0 ORDER BY a LIMIT {CHANGED}")
-    if alike > 1:  # one of two, which cannot be told apart
+    if alike > 1:  # one of two alike rows
         source.execute(f"DELETE FROM {name} WHERE c IS NULL ORDER BY a LIMIT 501")
     followed.publish()
     before, began, used = reads(followed.follower), time.monotonic(), time.process_time()
@@ -96,7 +96,7 @@ PLAIN = [
 ]
 
 
-def test_rows_of_all_types_are_told_apart_exactly(followed: Followed, request: pytest.FixtureRequest) -> None:
+def test_rows_of_all_types_are_distinguished_exactly(followed: Followed, request: pytest.FixtureRequest) -> None:
     kind = "mariadb" if "mariadb" in request.node.name else "mysql"
     name, source = f"{followed.name}.t", followed.source
     columns = [*PLAIN, *TYPES[kind]]

@@ -1,4 +1,4 @@
-"""Random tables, changes and definitions under random settings, and a follower behind them that is killed anywhere.
+"""Random tables, changes and DDL with random settings, and a follower that is killed at random.
 
 `make test-replicate` is the long form: CHANGEFEED_RUNS runs for each pair of servers. CHANGEFEED_SEED repeats a run.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.hostile_settings import globally, hostile
+from integration.hostile_settings import choose_hostile_settings, set_globals
 from integration.random_source import EVERY_DEFINITION, RandomSource
 from integration.replicate.test_follower_filled import Filled, KilledError, Killer
 from integration.shown_tables import shown, table_differences
@@ -35,10 +35,10 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 
 RUNS = int(os.environ.get("CHANGEFEED_RUNS", "0"))
-"""For each pair; 0 is the short form: one run, of a seed that is known to come to its end, with stock servers."""
+"""Runs for each pair; 0 is the short form: one run of a seed that is known to end equal, with stock servers."""
 SEED = int(os.environ.get("CHANGEFEED_SEED", "0"))
 SHORT_SEED = 11
 
@@ -60,10 +60,10 @@ PAIRS = {**SHORT_PAIRS, **(LONG_PAIRS if RUNS else {})}
 """The fixtures of a source and of its follower."""
 
 DIFFERENCES = (AccountingError, BadRecordError)
-"""Errors of a follower that is not what it should be: no refusals."""
+"""Errors that report a difference of the follower, not a refusal."""
 
 STAGES = frozenset({"before_log_write", "in_open_transaction", "before_seal", "after_seal", "after_decode"})
-"""Stages of a window at which it is stopped."""
+"""Stages at which a window is stopped."""
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600 + 240 * RUNS)]
 
@@ -77,7 +77,7 @@ def lower_case_mysql(session_folder: Path) -> Iterator[MysqlServer]:
         "sql_mode": "ANSI",
         "default_time_zone": "+03:00",
     }
-    with started(MysqlServer(session_folder / "mysql-3", options=options, owner=ProcessId.own())) as server:
+    with run_server(MysqlServer(session_folder / "mysql-3", options=options, owner=ProcessId.own())) as server:
         yield server
 
 
@@ -86,13 +86,13 @@ def lower_case_mariadb(session_folder: Path) -> Iterator[MariadbServer]:
     options = {"lower_case_table_names": 1, "character_set_server": "utf8mb3", "server_id": 3, "sql_mode": "ANSI"}
     options |= {"default_time_zone": "+03:00"}
     folder = session_folder / "mariadb-3"
-    with started(MariadbServer(folder, options=options, owner=ProcessId.own(), quick=True)) as server:
+    with run_server(MariadbServer(folder, options=options, owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @dataclass
 class Outcome:
-    """What a run did, and how it ended: `equal`, `refused` with the sentence, or `differs` with what does."""
+    """The result of a run: `equal`, `refused` with the message, or `differs` with the difference."""
 
     seed: int
     end: str = "equal"
@@ -118,7 +118,7 @@ class Stopper:
 
     def __init__(self, patch: pytest.MonkeyPatch, rng: random.Random) -> None:
         self.stops, self._rng, self._stage = 0, rng, ""
-        patch.setattr(fault_point, "reached", self._reached)
+        patch.setattr(fault_point, "reach", self._reached)
 
     def _reached(self, stage: str) -> None:
         if stage == self._stage:
@@ -139,7 +139,7 @@ class Stopper:
 
 
 def run_once(followed: Filled, seed: int, patch: pytest.MonkeyPatch) -> Outcome:
-    """A run of a seed: equal, refused or different."""
+    """Run one seed; return whether it ended equal, refused or different."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(seed)
@@ -158,10 +158,10 @@ def run_once(followed: Filled, seed: int, patch: pytest.MonkeyPatch) -> Outcome:
     sessions = rng.choice([1, 2, 4])
     with ExitStack() as stack:
         if rng.random() < 0.8:
-            chosen = stack.enter_context(globally(followed.source, hostile(rng, 25)))
+            chosen = stack.enter_context(set_globals(followed.source, choose_hostile_settings(rng, 25)))
             outcome.settings |= {f"source {name}": value for name, value in chosen.items()}
         if rng.random() < 0.6:
-            chosen = stack.enter_context(globally(followed.follower, hostile(rng, 15)))
+            chosen = stack.enter_context(set_globals(followed.follower, choose_hostile_settings(rng, 15)))
             outcome.settings |= {f"follower {name}": value for name, value in chosen.items()}
         definitions = EVERY_DEFINITION - ({"swap", "rename", "modify"} if filled else frozenset())
         work = RandomSource(
@@ -224,7 +224,7 @@ def _follow_to_the_end(
     for _ in range(200):
         try:
             done = follow()
-        except RetryableError:  # the server has not seen yet that the session of a killed run is gone
+        except RetryableError:  # the server has not noticed yet that the session of a killed run is gone
             retries += 1
             if retries > 5:
                 raise
@@ -238,22 +238,22 @@ def _follow_to_the_end(
 
 def _compare(followed: Filled, outcome: Outcome) -> None:
     lower = bool(int(followed.follower.execute("SELECT @@lower_case_table_names")[0][0]))
-    wanted, found = shown(followed.source, f"{followed.name}_a"), shown(followed.follower, f"{followed.name}_a")
+    expected, found = shown(followed.source, f"{followed.name}_a"), shown(followed.follower, f"{followed.name}_a")
     same_release = followed.source.execute("SELECT VERSION()") == followed.follower.execute("SELECT VERSION()")
-    wanted, found = (_comparable(each, lower, same_release) for each in (wanted, found))
-    if "source default_storage_engine" in outcome.settings:  # of what names none a follower makes InnoDB's
-        for table in wanted.values():
+    expected, found = (_comparable(each, lower, same_release) for each in (expected, found))
+    if "source default_storage_engine" in outcome.settings:  # a follower creates tables without an engine as InnoDB
+        for table in expected.values():
             if isinstance(table, dict) and "definition" in table:
                 table["definition"] = table["definition"].replace("ENGINE=MyISAM", "ENGINE=InnoDB")
-    different = [name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)]
+    different = [name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)]
     if different:
         outcome.end = "differs"
-        texts = (table_differences(name, wanted.get(name), found.get(name)) for name in sorted(different))
+        texts = (table_differences(name, expected.get(name), found.get(name)) for name in sorted(different))
         outcome.text = "; ".join(itertools.chain.from_iterable(texts))
 
 
 def _comparable(all_shown: dict[str, Any], lower: bool, same_release: bool) -> dict[str, Any]:
-    """Without counters, a charset that a collation says already, and what two releases show in two ways."""
+    """The tables without counters, charsets that follow from a collation, and what releases show in different ways."""
     result: dict[str, Any] = {}
     for name, table in all_shown.items():
         if isinstance(table, dict):
@@ -269,10 +269,10 @@ def _comparable(all_shown: dict[str, Any], lower: bool, same_release: bool) -> d
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_random_changes_and_definitions_end_with_both_servers_alike(
+def test_random_changes_and_ddl_end_with_both_servers_alike(
     pair: str, request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
-    """A refusal with a sentence is allowed in the long form, and printed."""
+    """The long form allows refusals, and prints them."""
     source, follower = map(request.getfixturevalue, PAIRS[pair])
     first = SEED or (random.SystemRandom().randrange(1, 10**9) if RUNS else SHORT_SEED)
     outcomes = []

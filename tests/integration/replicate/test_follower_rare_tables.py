@@ -1,4 +1,4 @@
-"""Tables, rows and definitions that few databases have: a follower has them as the source does, or says why not."""
+"""Rare tables, rows and DDL: a follower has them as the source does, or reports why not."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from integration.replicate.test_follower_filled import Filled
-from verified import verified
+from run_verify import run_verify
 
 from changefeed.errors import FollowerError, SchemaError, SettingsError
 from changefeed.operations.finding import Level
-from changefeed.operations.source_checks import CheckedSource, check_source
-from changefeed.verify.key_comparison import Kind
+from changefeed.operations.source_checks import SourceContext, check_source
+from changefeed.verify.key_comparison import ResultKind
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
 
@@ -34,21 +34,21 @@ on_mariadb = pytest.mark.parametrize("followed", ["mariadb"], indirect=True)
 
 
 def run(followed: Filled, *statements: str) -> None:
-    """In one session, in the database; published and followed."""
+    """Run statements in one session in the database, publish and follow."""
     followed.source.execute(f"USE {followed.name}_a", *statements)
     followed.publish()
     followed.follow()
 
 
 def snapshot_and_verify(followed: Filled) -> None:
-    """A snapshot reads the tables, and verify finds what their records make of them equal."""
+    """Take a snapshot of the tables, and check that verify finds their records equal."""
     for _ in followed.snapshot("1"):
         followed.publish()
     followed.publish()
-    report = verified(followed.connections)
+    report = run_verify(followed.connections)
     outcomes = {table.name.partition(".")[2]: table.outcome for table in report.tables}
     assert outcomes == {name: "incomplete" if name == "keyless" else "equal" for name in outcomes}, report
-    assert {kind for table in report.tables for kind in +table.kinds} == {Kind.EQUAL}
+    assert {kind for table in report.tables for kind in +table.kinds} == {ResultKind.EQUAL}
 
 
 @on_mysql
@@ -115,27 +115,27 @@ def test_a_drop_of_tables_of_which_some_are_missing_or_not_captured(followed: Fi
     followed.check()
 
 
-def wrong(followed: Filled, **settings: object) -> list[str]:
-    """What `changefeed check` finds wrong with the source of a pipeline that has a follower."""
+def problems(followed: Filled, **settings: object) -> list[str]:
+    """The failures of `changefeed check` for the source of a pipeline with a follower."""
     followed.configure(followers=[{"connection": "copy"}], **settings)
     with followed.connections.session() as session:
-        found = check_source(CheckedSource(followed.connections, session))
+        found = check_source(SourceContext(followed.connections, session))
         return [finding.text for finding in found if finding.level is Level.FAIL]
 
 
-def test_a_label_that_records_have_as_another_value_stops_with_its_name(followed: Filled) -> None:
+def test_empty_enum_label_stops_the_follower_with_its_name(followed: Filled) -> None:
     run(
         followed, "CREATE TABLE t (a INT PRIMARY KEY, e ENUM('', 'x'), s SET('y'))", "INSERT INTO t VALUES (1, 'x', '')"
     )
     followed.source.execute("SET sql_mode = ''", f"INSERT INTO {followed.name}_a.t VALUES (2, '', ''), (3, 'none', '')")
     followed.publish()
-    assert [f"{followed.name}_a.t.e" in text and "label ''" in text for text in wrong(followed)] == [True]
+    assert [f"{followed.name}_a.t.e" in text and "label ''" in text for text in problems(followed)] == [True]
     with pytest.raises(SchemaError, match=r"'e' has the label '', which records have as they have the invalid value 0"):
         followed.follow()
 
 
-def test_bytes_that_are_no_characters_are_corrected_and_filled_anew(followed: Filled) -> None:
-    """Beside an invalid label, for which the follower's session is not strict, they became a question mark."""
+def test_undefined_bytes_are_corrected_and_the_table_filled_again(followed: Filled) -> None:
+    """Beside an invalid label, for which the follower's session is not strict, they used to become `?`."""
     database = f"{followed.name}_a"
     run(followed, "CREATE TABLE t (a INT PRIMARY KEY, e ENUM('x'), h VARCHAR(9) CHARACTER SET hebrew)")
     run(followed, "INSERT INTO t VALUES (9, 'x', '?')")
@@ -150,7 +150,7 @@ def test_bytes_that_are_no_characters_are_corrected_and_filled_anew(followed: Fi
     for _ in range(2):
         with pytest.raises(SettingsError, match=f"U\\+FFFD .* --tables {database}.t`"):
             followed.follow()
-    assert verified(followed.connections).outcome == "equal", "a SELECT has them as the binlog has them"
+    assert run_verify(followed.connections).outcome == "equal", "a SELECT has them as the binlog has them"
     followed.source.execute(f"UPDATE {database}.t SET h = 'aleph' WHERE a IN (2, 3)")
     for _ in followed.snapshot("1", tables=[f"{database}.t"]):
         followed.publish()
@@ -159,7 +159,7 @@ def test_bytes_that_are_no_characters_are_corrected_and_filled_anew(followed: Fi
     followed.check()
 
 
-def test_values_that_were_cut_are_as_the_source_has_them(followed: Filled) -> None:
+def test_truncated_values_are_as_on_the_source(followed: Filled) -> None:
     run(
         followed,
         "CREATE TABLE t (a INT PRIMARY KEY, e ENUM('x'), c CHAR(3), v VARCHAR(3), tt TINYTEXT, b BINARY(3), "
@@ -176,16 +176,16 @@ def test_values_that_were_cut_are_as_the_source_has_them(followed: Filled) -> No
     followed.check()
     run(followed, "DELETE FROM t WHERE a = 1", "UPDATE t SET a = 9 WHERE a = 2")
     followed.check()
-    assert verified(followed.connections).outcome == "equal"
+    assert run_verify(followed.connections).outcome == "equal"
 
 
-def test_a_foreign_key_to_a_table_that_is_not_captured_stops_where_it_is_made(followed: Filled) -> None:
+def test_foreign_key_to_uncaptured_table_stops_the_follower_at_its_ddl(followed: Filled) -> None:
     tables = {"include": [f"{followed.name}*.*"], "exclude": [f"{followed.name}*.hidden"]}
     followed.configure(tables=tables)
     child = "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES hidden (id))"
     followed.source.execute(f"USE {followed.name}_a", "CREATE TABLE hidden (id INT PRIMARY KEY)", child)
     followed.publish()
-    (found,) = wrong(followed, tables=tables)
+    (found,) = problems(followed, tables=tables)
     assert f"{followed.name}_a.child refers to {followed.name}_a.hidden, which the pipeline does not capture" in found
     with pytest.raises(FollowerError, match=r"a foreign key refers to .*hidden.*which the pipeline does not capture"):
         followed.follow()

@@ -1,4 +1,4 @@
-"""Several sessions write to a follower at the same time, and nobody who reads it can tell."""
+"""Several sessions write to a follower at the same time; its readers see only states of the source."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_reader_sees_only_what_the_source_was_at_some_commit(
 
 
 def test_a_row_that_somebody_else_locks_is_waited_for(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than a session waits that has others beside it: they are rolled back, and it is waited for alone."""
+    """Longer than a session with others beside it waits: they are rolled back, and one session waits alone."""
     name = accounts(followed)
     monkeypatch.setattr("changefeed.replicate.commits.COMMIT_ROWS", 8)
     rolled_back = threading.Event()
@@ -122,22 +122,20 @@ def test_a_row_that_somebody_else_locks_is_waited_for(followed: Followed, monkey
     followed.check()
 
 
-def test_what_comes_too_early_is_done_again_behind_what_it_needs(
+def test_batch_that_is_too_early_is_repeated_after_its_predecessor(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is known of which rows batches touch: locks and counts of rows alone keep their order."""
+    """The rows that batches touch are not known: only locks and row counts ensure their order."""
     accounts(followed)
     monkeypatch.setattr("changefeed.replicate.commits.COMMIT_ROWS", 30)
-    monkeypatch.setattr("changefeed.replicate.batch_sessions.Batch.meets", lambda *_: False)
+    monkeypatch.setattr("changefeed.replicate.batch_sessions.Batch.overlaps", lambda *_: False)
     followed.follow()
     followed.check()
 
 
-def test_a_batch_that_is_too_large_to_keep_is_written_alone(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_too_large_to_repeat_is_written_alone(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts(followed)
     monkeypatch.setattr("changefeed.replicate.commits.COMMIT_ROWS", 30)
-    monkeypatch.setattr("changefeed.replicate.batch_sessions.KEPT_BYTES", 200)
+    monkeypatch.setattr("changefeed.replicate.batch_sessions.REPEATABLE_BYTES", 200)
     followed.follow()
     followed.check()

@@ -1,6 +1,6 @@
-"""Changes in statement format that look as others and do something else again: a follower ends as its source, or stops.
+"""Statement-format changes whose effect may differ when repeated: a follower ends as its source, or stops.
 
-It stops with each run then, not only with the first.
+If it stops, it stops in each run, not only in the first.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def test_a_follower_ends_as_its_source_or_stops_with_each_run(followed: Followed
 
 
 @pytest.mark.parametrize("followed", ["mariadb"], indirect=True)
-def test_what_only_mariadb_has_ends_as_on_the_source_or_stops(followed: Followed) -> None:
-    """A role, and flags of regular expressions that its binlog does not tell."""
+def test_mariadb_statements_end_as_on_the_source_or_stop(followed: Followed) -> None:
+    """A role, and flags of regular expressions, which are not in its binlog."""
     followed.source.execute("CREATE OR REPLACE ROLE trap", "GRANT trap TO CURRENT_USER")
     followed.source.execute(
         f"USE {followed.name}", "SET ROLE trap", STATEMENT, "UPDATE t SET v = CURRENT_ROLE", "DROP ROLE trap"
@@ -141,8 +141,8 @@ def test_mariadbs_flags_of_regular_expressions_are_not_in_its_binlog(followed: F
         followed.follow(runs_statements=True)
 
 
-def test_numbers_behind_a_given_one_are_not_worked_out_anew(followed: Followed) -> None:
-    """Which one AUTO_INCREMENT gives then depends on what other sessions wrote meanwhile."""
+def test_auto_increment_after_an_explicit_number_is_not_recomputed(followed: Followed) -> None:
+    """The next AUTO_INCREMENT value depends on what other sessions wrote meanwhile."""
     followed.source.execute(
         f"USE {followed.name}", STATEMENT, "INSERT INTO t (id, n) VALUES (NULL, 1), (90, 2), (0, 3)"
     )
@@ -152,8 +152,8 @@ def test_numbers_behind_a_given_one_are_not_worked_out_anew(followed: Followed) 
 
 
 @pytest.mark.parametrize("followed", ["mariadb"], indirect=True)
-def test_an_alter_in_two_phases_is_run_once_and_one_that_was_rolled_back_never(followed: Followed) -> None:
-    """binlog_alter_two_phase: what a follower runs is where the ALTER was committed on the source."""
+def test_two_phase_alter_is_run_once_and_a_rolled_back_one_never(followed: Followed) -> None:
+    """binlog_alter_two_phase: the follower runs the ALTER at its commit on the source."""
     tables = [f"CREATE TABLE {table} {TABLE}" for table in ("t0", "t1", "t2")]
     followed.source.execute(
         *tables, "CREATE TABLE journal (id INT PRIMARY KEY AUTO_INCREMENT, text VARCHAR(9))", database=followed.name

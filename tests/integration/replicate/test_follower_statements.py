@@ -1,4 +1,4 @@
-"""Changes in statement format do on a follower what they did on the source, or stop it."""
+"""Statement-format changes have the same effect on a follower as on the source, or stop it."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ SCRIPT = [
     "INSERT INTO child VALUES (9, 41)",
     "UPDATE t SET v = 'last' WHERE id = 1",
 ]
-"""Each shape of statement that is run; the ALTER TABLE of a test follows."""
+"""Each form of statement that is run; the ALTER TABLE of a test follows."""
 
 
 def play(followed: Followed, *statements: str) -> None:
-    """In one session of the source, in its own database."""
+    """Run the script in one session of the source, in its own database."""
     followed.source.execute(f"USE {followed.name}", *statements)
 
 
@@ -123,15 +123,13 @@ def test_statements_in_their_sessions_end_with_both_servers_alike(followed: Foll
 
 
 class KilledError(Exception):
-    """Stands for SIGKILL: nothing of ours runs behind it."""
+    """Simulates SIGKILL: no code of ours runs after it."""
 
 
 @with_everything
 @pytest.mark.usefixtures("server_settings")
-def test_killed_between_any_two_statements_each_is_done_once(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those here show how often they were done."""
+def test_follower_killed_between_statements_runs_each_once(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The effect of these statements shows how often they ran."""
     play(followed, MIXED, "INSERT INTO keyless VALUES (1, 'a')")
     for number in range(20):
         changes = [f"UPDATE keyless SET a = a + {number + 1}", f"INSERT INTO t (n) VALUES ({number})"]
@@ -197,7 +195,7 @@ def test_a_statement_that_may_do_something_else_stops_the_follower(
     assert followed.follower.execute(f"SELECT COUNT(*) FROM {followed.name}.keyless") == [(0,)]
 
 
-def test_unless_somebody_says_that_there_are_no_triggers_none_is_run(followed: Followed) -> None:
+def test_statements_are_not_run_without_the_option(followed: Followed) -> None:
     play(followed, STATEMENT, "INSERT INTO t (n) VALUES (1)")
     followed.publish()
     with pytest.raises(SettingsError, match="triggers and functions of the source may have taken part"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from both_settings import on_both_settings, with_everything
 from integration.followed import Followed, Workload
-from integration.hostile_settings import globally
+from integration.hostile_settings import set_globals
 
 from changefeed.errors import (
     AccountingError,
@@ -20,7 +20,7 @@ from changefeed.errors import (
     SettingsError,
 )
 from changefeed.model import fault_point
-from changefeed.replicate.run import Replicated
+from changefeed.replicate.run import ReplicationResult
 from changefeed.source.mysql.follower_session import FollowerSession
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
@@ -84,7 +84,7 @@ def test_a_random_workload_in_several_runs_ends_with_both_servers_alike(followed
 def test_large_transactions_of_several_tables_end_with_both_servers_alike(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In blocks and follower transactions that are smaller than a transaction, and ones that hold several."""
+    """Blocks and follower transactions are smaller than a source transaction, or contain several."""
     name, rng = f"{followed.name}_l", random.Random("large")
     columns = (
         "id INT PRIMARY KEY, a BIGINT UNSIGNED, price DECIMAL(12,3), b VARCHAR(60) CHARACTER SET utf8mb4 UNIQUE, "
@@ -109,13 +109,13 @@ def test_large_transactions_of_several_tables_end_with_both_servers_alike(
         )
     followed.publish()
     with followed.source.connect(autocommit=False) as connection, connection.cursor() as cursor:
-        for turn in range(6):
+        for round_number in range(6):
             for number in rng.sample(range(3), 2):
                 table = f"{name}.t{number}"
-                cursor.execute(f"UPDATE {table} SET score = score + 1, price = NULL WHERE id % 5 = {turn % 5}")
-                cursor.execute(f"DELETE FROM {table} WHERE id % 37 = {turn}")
-                cursor.execute(f"UPDATE {table} SET id = id + 10000 WHERE id % 41 = {turn} ORDER BY id DESC")
-                cursor.execute(f"UPDATE {table} SET b = CONCAT('swapped', b) WHERE id % 11 = {turn}")
+                cursor.execute(f"UPDATE {table} SET score = score + 1, price = NULL WHERE id % 5 = {round_number % 5}")
+                cursor.execute(f"DELETE FROM {table} WHERE id % 37 = {round_number}")
+                cursor.execute(f"UPDATE {table} SET id = id + 10000 WHERE id % 41 = {round_number} ORDER BY id DESC")
+                cursor.execute(f"UPDATE {table} SET b = CONCAT('swapped', b) WHERE id % 11 = {round_number}")
             connection.commit()
     followed.publish()
     monkeypatch.setattr("changefeed.replicate.commits.COMMIT_ROWS", 700)
@@ -125,13 +125,13 @@ def test_large_transactions_of_several_tables_end_with_both_servers_alike(
 
 
 class KilledError(Exception):
-    """Stands for SIGKILL: nothing of ours runs behind it."""
+    """Simulates SIGKILL: no code of ours runs after it."""
 
 
 @pytest.mark.extended
 @on_both_settings
 @pytest.mark.usefixtures("server_settings")
-def test_killed_between_any_two_statements_it_goes_on_without_a_gap_or_a_repeat(
+def test_follower_killed_between_statements_leaves_no_gap_and_repeats_nothing(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random("killed")
@@ -148,7 +148,7 @@ def test_killed_between_any_two_statements_it_goes_on_without_a_gap_or_a_repeat(
             session.raw._force_close()
             raise KilledError
         written = write(session, sql)
-        if left == 1 and rng.random() < 0.5:  # it ran, and nobody heard of it
+        if left == 1 and rng.random() < 0.5:  # it ran, but its result was lost
             session.raw._force_close()
             raise KilledError
         return written
@@ -172,7 +172,7 @@ def test_killed_between_any_two_statements_it_goes_on_without_a_gap_or_a_repeat(
 @pytest.mark.extended
 @with_everything
 def test_a_reader_sees_only_what_the_source_was_at_some_commit(on_mysql: Followed) -> None:
-    """Each transaction moves one from a table to another: no reader may ever see another sum."""
+    """Each transaction moves 1 from a table to another: no reader may see another sum."""
     name = f"{on_mysql.name}_p"
     on_mysql.source.execute(
         f"CREATE DATABASE {name}",
@@ -216,14 +216,14 @@ def test_a_follower_of_the_other_kind_is_refused_before_anything_is_applied(
     made = Followed(unique_name, source, follower, kafka_broker, tmp_path)
     source.execute(f"CREATE DATABASE {unique_name}", f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY)")
     made.publish()
-    with pytest.raises(FollowerError, match="neither runs all definitions of the other"):
+    with pytest.raises(FollowerError, match="neither runs all DDL of the other"):
         made.follow()
     assert made.databases(follower) == []
     source.execute(f"DROP DATABASE {unique_name}")
 
 
 @pytest.mark.extended
-def test_definitions_of_mysql_5_7_run_on_a_server_that_lacks_some_of_its_modes(
+def test_ddl_of_mysql_5_7_runs_on_a_server_without_some_of_its_modes(
     mysql_57_server: SqlServer, mysql_follower: SqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     """Its default sql_mode has NO_AUTO_CREATE_USER, which a newer server refuses."""
@@ -243,7 +243,7 @@ def test_definitions_of_mysql_5_7_run_on_a_server_that_lacks_some_of_its_modes(
 def test_a_table_without_an_engine_is_of_innodb_whatever_the_follower_defaults_to(followed: Followed) -> None:
     """A table of MyISAM would keep the rows of a run that was killed before its position moved."""
     name = f"{followed.name}_e"
-    with globally(followed.follower, {"default_storage_engine": "MyISAM"}):
+    with set_globals(followed.follower, {"default_storage_engine": "MyISAM"}):
         followed.source.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY)")
         followed.publish()
         followed.follow()
@@ -251,10 +251,10 @@ def test_a_table_without_an_engine_is_of_innodb_whatever_the_follower_defaults_t
 
 
 @pytest.mark.extended
-def test_changes_of_a_window_that_is_not_sealed_yet_come_with_the_run_after_it_is(
+def test_changes_of_an_unsealed_window_come_with_the_run_after_the_seal(
     on_mysql: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its records stand in the topics when a run reads to their end: the next run begins with them."""
+    """Its records are in the topics when a run reads to their end; the next run begins with them."""
     followed = on_mysql
     database = f"{followed.name}_d"
     followed.source.execute(
@@ -270,7 +270,7 @@ def test_changes_of_a_window_that_is_not_sealed_yet_come_with_the_run_after_it_i
             raise BrokerUnavailableError("the broker is away before the window is sealed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fault_point, "reached", stopped)
+        patch.setattr(fault_point, "reach", stopped)
         with pytest.raises(BrokerUnavailableError):
             followed.publish()
     assert followed.follow().rows == 3
@@ -287,8 +287,8 @@ def test_a_follower_of_some_databases_has_those_and_no_others(on_mysql: Followed
     on_mysql.publish()
     on_mysql.follow(databases=[f"{on_mysql.name}_b"])
     assert on_mysql.databases(on_mysql.follower) == [other]
-    wanted = {name: shown for name, shown in on_mysql.tables(on_mysql.source).items() if other in name}
-    assert on_mysql.tables(on_mysql.follower) == wanted
+    expected = {name: shown for name, shown in on_mysql.tables(on_mysql.source).items() if other in name}
+    assert on_mysql.tables(on_mysql.follower) == expected
     with pytest.raises(SettingsError, match="Name the same databases"):
         on_mysql.follow()
 
@@ -310,7 +310,7 @@ def test_a_follower_that_begins_as_a_copy_goes_on_from_its_coordinates(on_mysql:
 
 
 @pytest.mark.extended
-def test_a_row_that_the_follower_lacks_stops_it_before_anything_of_its_transaction_is_kept(on_mysql: Followed) -> None:
+def test_missing_row_stops_follower_and_rolls_its_transaction_back(on_mysql: Followed) -> None:
     name = f"{on_mysql.name}_e"
     on_mysql.source.execute(
         f"CREATE DATABASE {name}",
@@ -322,7 +322,7 @@ def test_a_row_that_the_follower_lacks_stops_it_before_anything_of_its_transacti
     on_mysql.follower.execute(f"DELETE FROM {name}.t WHERE id = 2")
     on_mysql.source.execute(f"INSERT INTO {name}.t VALUES (3, 3)", f"UPDATE {name}.t SET n = 0 WHERE id < 3")
     on_mysql.publish()
-    with pytest.raises(AccountingError, match="lacks 1 of 2 rows"):
+    with pytest.raises(AccountingError, match="misses 1 of 2 rows"):
         on_mysql.follow()
     assert on_mysql.follower.execute(f"SELECT id, n FROM {name}.t") == [(1, 1)]
     on_mysql.follower.execute(f"INSERT INTO {name}.t VALUES (2, 2)")
@@ -331,18 +331,16 @@ def test_a_row_that_the_follower_lacks_stops_it_before_anything_of_its_transacti
 
 
 @pytest.mark.extended
-def test_what_a_follower_cannot_follow_is_refused_with_the_reason(
-    on_mysql: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsupported_changes_are_refused_with_the_reason(on_mysql: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{on_mysql.name}_r"
     on_mysql.source.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY)")
-    assert on_mysql.follow() == Replicated(None, None)  # it is kept before anything is published
+    assert on_mysql.follow() == ReplicationResult(None, None)  # it is kept before anything is published
     on_mysql.publish()
     on_mysql.follow()
     on_mysql.follower.execute(f"CREATE TRIGGER {name}.x AFTER INSERT ON {name}.t FOR EACH ROW SET @x = 1")
     on_mysql.source.execute(f"INSERT INTO {name}.t VALUES (1)")
     on_mysql.publish()
-    with pytest.raises(FollowerError, match=r"has a trigger 'x'.*would be done twice"):
+    with pytest.raises(FollowerError, match=r"has a trigger 'x'.*would be made twice"):
         on_mysql.follow()
     on_mysql.follower.execute(f"DROP TRIGGER {name}.x")
     with on_mysql.follower.connect() as holder, holder.cursor() as cursor:
@@ -362,12 +360,12 @@ def test_what_a_follower_cannot_follow_is_refused_with_the_reason(
         ({"columns": {"exclude": ["*.*.a"]}}, "columns.exclude"),
         ({"publish_ddl": "off"}, "publish_ddl: off"),
         ({"skip": ["d"]}, "`skip` leaves out d"),
-        ({"rows": {"*.*": "id > 5"}}, "`rows` leaves out rows"),
+        ({"rows": {"*.*": "id > 5"}}, "`rows` removes rows"),
         ({"format": "maxwell", "values": {}}, "format 'maxwell' are not read back"),
         ({"topics": {"table_field": "t"}}, "table_field"),
     ],
 )
-def test_a_pipeline_whose_topics_do_not_say_all_has_no_follower(
+def test_pipeline_with_incomplete_topics_is_refused(
     settings: dict[str, object],
     reason: str,
     mysql_server: SqlServer,

@@ -1,4 +1,4 @@
-"""The SQL that the kernel makes of messages stores the rows that the source has. The server is the judge."""
+"""The kernel's SQL for messages stores the rows of the source, on a real server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from integration.random_tables import RandomTable
 
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.model.connection import MysqlConnection
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.replicate import sql_rows as kernel
 from changefeed.replicate.literals import literal_of
@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
 def texts_of(maker: RowTextMaker, messages: list[bytes]) -> RowTexts:
     ends = np.cumsum([len(message) for message in messages])
     values = np.stack([ends - [len(message) for message in messages], ends], axis=1).astype(np.int64)
-    return maker.made_of(np.frombuffer(bytearray().join(messages), np.uint8), values)
+    return maker.make_texts(np.frombuffer(bytearray().join(messages), np.uint8), values)
 
 
 @pytest.mark.parametrize("style", [DEFAULT_STYLE, EXACT], ids=["default", "other"])
@@ -62,7 +62,7 @@ def test_rows_of_every_type_that_the_kernel_writes_make_the_same_table(
                 continue
             twin = RandomTable(unique_name, f"twin_{table.name}", table.columns)
             session.write(twin.create())
-            names = ", ".join(quoted(column.name) for column in schema.columns)
+            names = ", ".join(quote_name(column.name) for column in schema.columns)
             enums = [column.name for column in schema.columns if column.data_type == "enum"]
             made = texts_of(maker, [orjson.dumps(change.fields) for change in seen[table.name]])
             readers = [literal_of(column, style) for column in schema.columns]
@@ -98,13 +98,13 @@ def message(before: str, after: str, database: str = "d", table: str = "t") -> b
 ROW = '{"b":"x\\"y","a":-1,"n":"1.50","g":5}'
 
 
-def test_a_change_has_its_row_and_the_keys_before_and_behind_it() -> None:
+def test_change_has_its_row_and_the_keys_before_and_after_it() -> None:
     maker = RowTextMaker.of(KEYED, DEFAULT_STYLE)
     assert maker is not None
     other = ROW.replace("-1", "7").replace('"1.50"', "null")
     made = texts_of(maker, [message("null", ROW), message(ROW, "null"), message(ROW, other)])
     key, new = b'`b` = "x\\"y" AND `a` = -1', b'`b` = "x\\"y" AND `a` = 7'
-    assert made.is_whole
+    assert made.is_complete
     assert made.changes() == [
         (b"", key, b'("x\\"y",-1,1.50)'),
         (key, b"", b""),
@@ -136,9 +136,9 @@ def test_a_change_has_its_row_and_the_keys_before_and_behind_it() -> None:
         b"{}",
     ],
 )
-def test_what_is_not_as_expected_is_left_to_python_and_spoils_nothing_behind_it(changed: bytes) -> None:
+def test_unexpected_message_is_left_to_python_and_the_next_is_read(changed: bytes) -> None:
     maker = RowTextMaker.of(KEYED, DEFAULT_STYLE)
     assert maker is not None
     made = texts_of(maker, [message("null", ROW), changed, message("null", ROW.replace("-1", "2"))])
-    assert not made.is_whole
+    assert not made.is_complete
     assert [row for _, _, row in made.changes()] == [b'("x\\"y",-1,1.50)', b"", b'("x\\"y",2,1.50)']

@@ -1,4 +1,4 @@
-"""Users' tables in the database `mysql`: published and followed, on servers that do not name columns, as all others."""
+"""Users' tables in the database `mysql` are published and followed, also from servers without column names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from integration.followed import Followed
 from integration.kafka_pipeline import committed
 
-from changefeed.operations.source_checks import CheckedSource
+from changefeed.operations.source_checks import SourceContext
 from changefeed.source.mysql.session import Session
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
@@ -40,11 +40,11 @@ def test_users_tables_in_the_servers_database_are_published_and_followed(followe
         f"UPDATE mysql.{name}_a SET n = id",
         f"RENAME TABLE mysql.{name}_a TO mysql.{name}_b",
         f"DELETE FROM mysql.{name}_b WHERE id = 1",
-        "INSERT INTO mysql.time_zone_name VALUES ('Nowhere/At_All', 1)",  # the server's own, and logged as rows
+        "INSERT INTO mysql.time_zone_name VALUES ('Nowhere/At_All', 1)",  # a table of the server itself, logged as rows
         "DELETE FROM mysql.time_zone_name WHERE Name = 'Nowhere/At_All'",
     )
     with Session(followed.connections.mysql) as session:
-        listed = {schema.table for schema in CheckedSource(followed.connections, session).tables}
+        listed = {schema.table for schema in SourceContext(followed.connections, session).tables}
     assert {f"{name}_before", f"{name}_b"} <= listed
     assert "time_zone_name" not in listed
     followed.publish()

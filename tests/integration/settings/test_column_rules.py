@@ -1,4 +1,4 @@
-"""Columns left out and masked, and the modes of values: the records against what the server itself makes of them."""
+"""Excluded and masked columns, and notations of values, compared with the server's own functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.route import Route
 from changefeed.model.window import Slice
 from changefeed.operations.finding import Level
-from changefeed.operations.source_checks import CheckedSource, check_source
+from changefeed.operations.source_checks import SourceContext, check_source
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.records.block import Message, MessageBlock
 from changefeed.settings.file import read_pipeline
@@ -88,7 +88,7 @@ def decoder_of(pipeline: Pipeline) -> KernelDecoder:
 def messages_of(
     server: MysqlServer, database: str, decoder: KernelDecoder, *statements: tuple[str, tuple[Any, ...]]
 ) -> list[Message]:
-    """The messages of ``statements``, which stand in a binlog file of their own."""
+    """The messages of ``statements``, which are in a binlog file of their own."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"USE {database}")
         cursor.execute("SET binlog_rows_query_log_events = ON")
@@ -100,8 +100,8 @@ def messages_of(
         connection.commit()
         cursor.execute("FLUSH BINARY LOGS")
     data = (server.data / name).read_bytes()
-    piece = Slice(0, name, FIRST_POSITION, len(data))
-    blocks = [item for item in decoder.decode([data[FIRST_POSITION:]], piece) if isinstance(item, MessageBlock)]
+    window_slice = Slice(0, name, FIRST_POSITION, len(data))
+    blocks = [item for item in decoder.decode([data[FIRST_POSITION:]], window_slice) if isinstance(item, MessageBlock)]
     return sorted((one for block in blocks for one in block.messages()), key=lambda one: (one.position, one.sequence))
 
 
@@ -113,7 +113,7 @@ def afters(messages: list[Message]) -> list[dict[str, Any]]:
 TEXTS = ["", "a", "Zoë 😀😀😀", 'q"uo\\te\n\t\x01', "x" * 48, "x" * 49, "x" * 57, "x" * 58, "x" * 64, "long ß " * 3000]
 
 
-def test_masked_values_are_what_the_server_makes_of_them(
+def test_masked_values_equal_those_of_the_servers_functions(
     full_mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline]
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -143,7 +143,7 @@ def test_masked_values_are_what_the_server_makes_of_them(
     assert found == selected
 
 
-def test_what_is_hidden_is_nowhere_in_the_records(
+def test_hidden_values_are_in_no_record(
     full_mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline]
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -173,7 +173,7 @@ def test_what_is_hidden_is_nowhere_in_the_records(
 
 
 @pytest.mark.parametrize("rule", ['exclude: ["*.keyed.B"]', 'mask: {"*.keyed.?": {text: x}}'])
-def test_a_key_column_may_not_be_left_out_or_masked(
+def test_key_column_may_not_be_excluded_or_masked(
     full_mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline], rule: str
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -183,17 +183,17 @@ def test_a_key_column_may_not_be_left_out_or_masked(
         messages_of(full_mysql_server, database, decoder, ("INSERT INTO keyed VALUES (1, 2)", ()))
 
 
-def test_a_column_that_is_no_text_has_no_first_characters(
+def test_mask_of_characters_needs_a_text_column(
     full_mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline]
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.numbers (id INT PRIMARY KEY, n INT)")
     decoder = decoder_of(pipeline('columns: {mask: {"*.numbers.n": {characters: 2}}}\n'))
-    with pytest.raises(SettingsError, match=r"shop\.yaml: .*numbers\.n.* no text"):
+    with pytest.raises(SettingsError, match=r"shop\.yaml: .*numbers\.n.* is not text"):
         messages_of(full_mysql_server, database, decoder, ("INSERT INTO numbers VALUES (1, 2)", ()))
 
 
-def test_a_row_program_shows_what_is_left_out_and_masked(
+def test_row_program_shows_excluded_and_masked_columns(
     full_mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline]
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -201,23 +201,23 @@ def test_a_row_program_shows_what_is_left_out_and_masked(
         cursor.execute(TABLE)
     decoder = decoder_of(pipeline(MASKS))
     messages_of(full_mysql_server, database, decoder, ("INSERT INTO people (id) VALUES (1)", ()))
-    told = {
+    shown_rules = {
         line.split("'")[1]: line
         for line in explain(decoder.programs, f"{database}.people").splitlines()
         if "->" in line
     }
-    assert told["secret"].endswith("left out")
-    assert told["email"].endswith("masked: its salted SHA-256")
-    assert told["number"].endswith("masked: its keyed HMAC-SHA256")
-    assert told["note"].endswith("masked: its first 5 characters")
-    assert "constant" in told["phone"]
-    assert "hidden" in told["phone"]
-    assert told["born"].endswith("masked: always null")
-    assert "mask" not in told["shown"]
+    assert shown_rules["secret"].endswith("left out")
+    assert shown_rules["email"].endswith("masked: its salted SHA-256")
+    assert shown_rules["number"].endswith("masked: its keyed HMAC-SHA256")
+    assert shown_rules["note"].endswith("masked: its first 5 characters")
+    assert "constant" in shown_rules["phone"]
+    assert "hidden" in shown_rules["phone"]
+    assert shown_rules["born"].endswith("masked: always null")
+    assert "mask" not in shown_rules["shown"]
     assert "pepper" not in explain(decoder.programs, f"{database}.people")
 
 
-def test_the_command_explains_a_table_with_its_pipelines_rules_and_values(
+def test_explain_shows_rules_and_values_of_the_pipeline(
     full_mysql_server: MysqlServer, database: str, server_id: int, tmp_path: Path
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -236,31 +236,31 @@ def test_the_command_explains_a_table_with_its_pipelines_rules_and_values(
     }
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = {line.split("'")[1]: line for line in done.stdout.splitlines() if "->" in line}
-    assert told["secret"].endswith("left out")
-    assert told["email"].endswith("masked: its salted SHA-256")
-    assert "decimal_number" in told["amount"]
-    assert "hex" in told["token_a"]
+    shown_rules = {line.split("'")[1]: line for line in done.stdout.splitlines() if "->" in line}
+    assert shown_rules["secret"].endswith("left out")
+    assert shown_rules["email"].endswith("masked: its salted SHA-256")
+    assert "decimal_number" in shown_rules["amount"]
+    assert "hex" in shown_rules["token_a"]
     assert "pepper" not in done.stdout + done.stderr
 
 
-def test_check_tells_what_rules_cover_before_a_run(
+def test_check_reports_what_column_rules_match(
     full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, pipeline: Callable[[str], Pipeline]
 ) -> None:
     uris = {"s": full_mysql_server.url, "k": f"kafka://{kafka_broker.bootstrap}"}
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE {database}.told (id INT PRIMARY KEY, email TEXT)")
+        cursor.execute(f"CREATE TABLE {database}.checked (id INT PRIMARY KEY, email TEXT)")
 
     def found(pattern: str, level: Level) -> list[str]:
         text = f"tables: {{include: ['{database}.*']}}\ncolumns: {{exclude: ['{pattern}']}}\n"
         connections = PipelineConnections(pipeline(text), uris.__getitem__)
         with connections.session() as session:
-            return [each.text for each in check_source(CheckedSource(connections, session)) if each.level is level]
+            return [each.text for each in check_source(SourceContext(connections, session)) if each.level is level]
 
-    assert f"1 columns left out or masked: {database}.told.email" in found("*.told.email", Level.OK)
+    assert f"1 columns left out or masked: {database}.checked.email" in found("*.checked.email", Level.OK)
     for pattern, words in (
-        ("*.told.mail", "'*.told.mail' in columns.exclude of pipeline 'shop' matches no column"),
-        ("*.told.*", f"{database}.told.id, which belongs to the primary key"),
+        ("*.checked.mail", "'*.checked.mail' in columns.exclude of pipeline 'shop' matches no column"),
+        ("*.checked.*", f"{database}.checked.id, which belongs to the primary key"),
     ):
         (wrong,) = found(pattern, Level.FAIL)
         assert wrong.startswith("SettingsError: ")
@@ -276,7 +276,7 @@ CREATE TABLE modes (
 
 
 @pytest.mark.parametrize("decimal", ["double", "precise"])
-def test_values_are_written_as_the_pipeline_says(
+def test_values_are_written_by_the_pipelines_settings(
     full_mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline], decimal: str
 ) -> None:
     with full_mysql_server.connect() as connection, connection.cursor() as cursor:
@@ -294,11 +294,11 @@ def test_values_are_written_as_the_pipeline_says(
             "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', moment), "
             "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', milli) DIV 1000, TIME_TO_SEC(clock) * 1000, doc FROM modes"
         )
-        wanted = dict(zip(found, cursor.fetchone(), strict=True))
-    amount = wanted.pop("amount")
+        expected = dict(zip(found, cursor.fetchone(), strict=True))
+    amount = expected.pop("amount")
     said = found.pop("amount")
     if decimal == "precise":
         said = int.from_bytes(base64.b64decode(said), "big", signed=True) / 10000
     assert said == float(amount)
-    wanted["doc"] = json.loads(wanted["doc"])
-    assert found == wanted
+    expected["doc"] = json.loads(expected["doc"])
+    assert found == expected

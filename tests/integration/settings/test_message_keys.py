@@ -1,4 +1,4 @@
-"""Which columns are the messages' key: chosen ones, a unique key or all columns of tables of a real server."""
+"""Message keys: chosen columns, a unique key, or all columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.route import Route, SchemaLookup
 from changefeed.model.window import Slice
 from changefeed.operations.finding import Level
-from changefeed.operations.source_checks import CheckedSource, check_source
+from changefeed.operations.source_checks import SourceContext, check_source
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.records.block import Message, MessageBlock
 from changefeed.settings.pipeline import Pipeline
@@ -34,7 +34,7 @@ def pipeline_of(**settings: Any) -> Pipeline:
 
 
 class Decoded:
-    """Decodes what statements log in a file of their own, as a pipeline says."""
+    """Decodes the binlog of statements with a pipeline's settings."""
 
     def __init__(self, server: MysqlServer, database: str) -> None:
         self.server, self.database = server, database
@@ -51,8 +51,10 @@ class Decoded:
             "uuid",
             columns=pipeline.column_rules({}.__getitem__),
         )
-        piece = Slice(0, name, FIRST_POSITION, len(data))
-        blocks = [item for item in decoder.decode([data[FIRST_POSITION:]], piece) if isinstance(item, MessageBlock)]
+        window_slice = Slice(0, name, FIRST_POSITION, len(data))
+        blocks = [
+            item for item in decoder.decode([data[FIRST_POSITION:]], window_slice) if isinstance(item, MessageBlock)
+        ]
         found = [message for block in blocks for message in block.messages()]
         return sorted(found, key=lambda message: (message.position, message.sequence))
 
@@ -73,7 +75,7 @@ def decoded(full_mysql_server: MysqlServer, database: str) -> Decoded:
     return Decoded(full_mysql_server, database)
 
 
-def test_chosen_columns_are_the_key_in_their_order_whatever_the_primary_key_is(decoded: Decoded) -> None:
+def test_chosen_key_columns_replace_the_primary_key_in_order(decoded: Decoded) -> None:
     create = "CREATE TABLE orders (id INT PRIMARY KEY, Customer INT, shop VARCHAR(9), n INT)"
     pipeline = pipeline_of(keys={"*.nothing": ["id"], "*.ord*": ["shop", "customer"], "*.orders": ["id"]})
     keys = decoded.keys(pipeline, create, "INSERT INTO orders VALUES (1, 7, 'a', 0)", "UPDATE orders SET n = 1")
@@ -98,7 +100,7 @@ def test_chosen_columns_are_the_key_in_their_order_whatever_the_primary_key_is(d
         ("mysql_server", "all", [{"a": 1}, {"n": 5}]),
     ],
 )
-def test_a_table_without_a_primary_key_has_the_key_that_the_server_names_or_that_keyless_says(
+def test_table_without_primary_key_has_the_unique_key_or_keyless(
     request: pytest.FixtureRequest, unique_name: str, server: str, keyless: str, keys: Keys
 ) -> None:
     source: MysqlServer = request.getfixturevalue(server)
@@ -115,7 +117,7 @@ def test_a_table_without_a_primary_key_has_the_key_that_the_server_names_or_that
     assert found == [*keys, {"id": 1}]
 
 
-def test_one_rows_changes_are_in_one_partition_with_a_unique_key(decoded: Decoded) -> None:
+def test_changes_of_a_row_with_a_unique_key_share_a_partition(decoded: Decoded) -> None:
     create = "CREATE TABLE r (id INT NOT NULL UNIQUE, n INT)"
     changes = ("INSERT INTO r VALUES (1, 0)", *(f"UPDATE r SET n = {n}" for n in range(1, 9)))
     messages = decoded.messages(pipeline_of(keyless="unique"), create, *changes)
@@ -124,7 +126,7 @@ def test_one_rows_changes_are_in_one_partition_with_a_unique_key(decoded: Decode
 
 
 @pytest.mark.parametrize("server", ["mysql_server", "mariadb_server"])
-def test_a_unique_key_is_in_rows_that_are_logged_without_other_columns(
+def test_unique_key_is_in_rows_of_minimal_row_images(
     request: pytest.FixtureRequest, unique_name: str, server: str
 ) -> None:
     source: MysqlServer = request.getfixturevalue(server)
@@ -140,13 +142,13 @@ def test_a_unique_key_is_in_rows_that_are_logged_without_other_columns(
     assert found == [{"b": 2}] * 4, "two of them are of the delete"
 
 
-def test_a_chosen_column_that_the_table_does_not_have_stops_the_run_and_names_the_nearest(decoded: Decoded) -> None:
+def test_unknown_key_column_stops_the_run_and_names_the_nearest(decoded: Decoded) -> None:
     pipeline = pipeline_of(keys={"*.typo": ["custmer_id"]})
     with pytest.raises(SettingsError, match=r"'\*\.typo' in keys chooses column 'custmer_id'.*mean 'customer_id'"):
         decoded.keys(pipeline, "CREATE TABLE typo (customer_id INT)", "INSERT INTO typo VALUES (1)")
 
 
-def test_rows_that_were_logged_without_a_chosen_column_stop_the_run(decoded: Decoded) -> None:
+def test_rows_without_a_chosen_key_column_stop_the_run(decoded: Decoded) -> None:
     pipeline = pipeline_of(keys={"*.m": ["n"]})
     create, insert = "CREATE TABLE m (id INT PRIMARY KEY, n INT, text TEXT)", "INSERT INTO m VALUES (1, 2, 'x')"
     minimal = "SET SESSION binlog_row_image = MINIMAL"
@@ -157,24 +159,24 @@ def test_rows_that_were_logged_without_a_chosen_column_stop_the_run(decoded: Dec
     assert by_primary_key == [{"id": 1}]
 
 
-def test_a_column_of_the_chosen_key_may_not_be_masked(decoded: Decoded) -> None:
+def test_column_of_a_chosen_key_may_not_be_masked(decoded: Decoded) -> None:
     pipeline = pipeline_of(keyless="all", columns={"exclude": ["*.secrets.word"]})
     with pytest.raises(SettingsError, match=r"covers .*secrets\.word, which belongs to .*`keyless`"):
         decoded.keys(pipeline, "CREATE TABLE secrets (word INT)", "INSERT INTO secrets VALUES (1)")
 
 
-def test_check_says_which_tables_have_no_key_and_what_is_wrong_with_chosen_ones(
+def test_check_reports_tables_without_keys_and_invalid_keys(
     full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str
 ) -> None:
     uris = {"s": full_mysql_server.url, "k": f"kafka://{kafka_broker.bootstrap}"}
     full_mysql_server.execute("CREATE TABLE bare (n INT)", "CREATE TABLE u (n INT NOT NULL UNIQUE)", database=database)
 
     def findings(**settings: Any) -> tuple[str, list[str]]:
-        """What is right or warned of, and what is wrong."""
+        """The findings of check: those without errors, and errors."""
         pipeline = pipeline_of(tables={"include": [f"{database}.*"]}, **settings)
         connections = PipelineConnections(pipeline, uris.__getitem__)
         with connections.session() as session:
-            found = list(check_source(CheckedSource(connections, session)))
+            found = list(check_source(SourceContext(connections, session)))
         wrong = [each.text for each in found if each.level is Level.FAIL]
         return "\n".join(each.text for each in found if each.level is not Level.FAIL), wrong
 

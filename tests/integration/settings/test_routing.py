@@ -1,4 +1,4 @@
-"""Where rows go: tables that share a topic, partitions by other things than the key, topics that nobody makes."""
+"""Routing: shared topics, partitions by table or columns, and missing topics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Decode = Callable[..., list[tuple[str, int, Message]]]
 
 @pytest.fixture
 def decode(full_mysql_server: MysqlServer, database: str) -> Decode:
-    """Topic, partition and message of what statements log, in binlog order."""
+    """Topic, partition and message of each change by ``statements``, in binlog order."""
 
     def decoded(pipeline: Pipeline, *statements: str) -> list[tuple[str, int, Message]]:
         full_mysql_server.execute("FLUSH BINARY LOGS")
@@ -60,8 +60,10 @@ def decode(full_mysql_server: MysqlServer, database: str) -> Decode:
             return found.route if found else None
 
         decoder = KernelDecoder(route, lambda *_: None, compile_routes(pipeline).format(0), "uuid")
-        piece = Slice(0, name, FIRST_POSITION, len(data))
-        blocks = [item for item in decoder.decode([data[FIRST_POSITION:]], piece) if isinstance(item, MessageBlock)]
+        window_slice = Slice(0, name, FIRST_POSITION, len(data))
+        blocks = [
+            item for item in decoder.decode([data[FIRST_POSITION:]], window_slice) if isinstance(item, MessageBlock)
+        ]
         found = [(block.topic, block.partition, message) for block in blocks for message in block.messages()]
         return sorted(found, key=lambda one: (one[2].position, one[2].sequence))
 
@@ -72,7 +74,7 @@ def after(message: Message) -> Any:
     return message.value and json.loads(message.value)["after"]
 
 
-def test_shards_share_a_topic_with_their_name_in_row_and_key(decode: Decode, database: str) -> None:
+def test_shards_share_a_topic_with_the_table_in_row_and_key(decode: Decode, database: str) -> None:
     route = {"match": rf"/{database}\.orders_\d+/", "topic": "{database}.orders", "table_field": "__table"}
     found = decode(
         pipeline_of(database, topics={"routes": [route], "partitions": 1}),
@@ -101,7 +103,7 @@ def test_shards_share_a_topic_with_their_name_in_row_and_key(decode: Decode, dat
 
 
 @pytest.mark.extended
-def test_the_tables_name_may_stand_in_the_row_alone_and_not_be_that_of_a_column(decode: Decode, database: str) -> None:
+def test_table_field_may_be_in_the_row_only_and_not_equal_a_column(decode: Decode, database: str) -> None:
     topics = {"table_field": "source", "table_in_key": False}
     create, insert = "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (7)"
     ((_, _, message),) = decode(pipeline_of(database, topics=topics), create, insert)
@@ -111,7 +113,7 @@ def test_the_tables_name_may_stand_in_the_row_alone_and_not_be_that_of_a_column(
 
 
 @pytest.mark.extended
-def test_a_table_has_one_partition_where_they_are_chosen_by_table(decode: Decode, database: str) -> None:
+def test_partition_by_table_gives_each_table_one_partition(decode: Decode, database: str) -> None:
     topics = {"partition_by": "table", "partitions": 50}
     creates = [f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in "ab"]
     inserts = [f"INSERT INTO {name} VALUES (1), (2), (3)" for name in "abab"[:2]]
@@ -121,9 +123,7 @@ def test_a_table_has_one_partition_where_they_are_chosen_by_table(decode: Decode
 
 
 @pytest.mark.extended
-def test_rows_with_the_same_value_of_a_chosen_column_share_a_partition_and_move_as_delete_and_create(
-    decode: Decode, database: str
-) -> None:
+def test_partition_column_chooses_the_partition_and_its_update_moves_the_row(decode: Decode, database: str) -> None:
     topics = {"partition_by": ["Customer"], "partitions": 50}
     found = decode(
         pipeline_of(database, topics=topics),
@@ -150,7 +150,7 @@ def test_rows_with_the_same_value_of_a_chosen_column_share_a_partition_and_move_
 
 
 class Runs:
-    """A pipeline, run window by window."""
+    """A pipeline that is run window by window."""
 
     def __init__(self, spark: SparkTarget, mysql: MysqlServer, kafka: KafkaBroker, pipeline: Pipeline, folder: Path):
         uris = {"s": mysql.url, "k": f"kafka://{kafka.bootstrap}"}
@@ -164,7 +164,7 @@ class Runs:
 
 
 @pytest.mark.extended
-def test_statements_of_tables_that_share_a_topic_stand_there_once_each_under_ids_of_their_own(
+def test_statement_is_once_in_a_shared_topic_with_an_own_id(
     spark: SparkTarget, mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     name, mysql = unique_name, mysql_server
@@ -196,8 +196,8 @@ def test_statements_of_tables_that_share_a_topic_stand_there_once_each_under_ids
         f"{name}.own": 2,
     }
     records = list(read_topics(kafka_broker.bootstrap, [f"{name}.all"]))
-    told = [record.value.get("ddl") or (record.value["op"], record.value["source"]["table"]) for record in records]
-    assert told == [
+    values = [record.value.get("ddl") or (record.value["op"], record.value["source"]["table"]) for record in records]
+    assert values == [
         "CREATE TABLE s_1 (id INT PRIMARY KEY)",
         "CREATE TABLE s_2 (id INT PRIMARY KEY)",
         ("c", "s_1"),
@@ -213,7 +213,7 @@ def test_statements_of_tables_that_share_a_topic_stand_there_once_each_under_ids
 
 
 @pytest.mark.extended
-def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
+def test_missing_topics_that_may_not_be_created_stop_the_run_first(
     spark: SparkTarget, full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     name = unique_name
@@ -231,7 +231,7 @@ def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
     assert [each.text for each in findings() if each.level is Level.FAIL] == [f"TopicError: {refused.value}"]
     logs = {own[0]: commit_log_settings(1), own[1]: schema_history_settings(1)}
     ensure_topics(runs.connections.kafka, {f"{name}.t": TopicSettings(1, 1), **logs})
-    assert "3 topics: all are there, none would be made" in [each.text for each in findings()]
+    assert "3 topics: all exist, none would be created" in [each.text for each in findings()]
     plan(runs.connections, runs._store)
     full_mysql_server.execute(f"INSERT INTO `{name}`.t VALUES (1)")
     runs.run()
@@ -239,7 +239,7 @@ def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
 
 
 @pytest.mark.extended
-def test_filtered_rows_are_counted_under_their_own_name_and_nothing_of_tables_left_out_stops_the_run(
+def test_filtered_rows_are_counted_and_excluded_tables_stop_no_run(
     spark: SparkTarget, full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     name, mysql = unique_name, full_mysql_server
@@ -266,14 +266,14 @@ def test_filtered_rows_are_counted_under_their_own_name_and_nothing_of_tables_le
     assert (manifest.rows, manifest.skipped_rows) == ({f"{name}.orders": {"c": 1, "u": 1}}, 2)
     assert manifest.filtered == {f"{name}.orders": {"c": 2, "d": 1}}
     assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
-    told = [
+    values = [
         (record.value["op"], record.key["id"]) for record in read_topics(kafka_broker.bootstrap, [f"{name}.orders"])
     ]
-    assert told == [("c", 1), ("u", 3)]
+    assert values == [("c", 1), ("u", 3)]
 
 
 @pytest.mark.extended
-def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -> None:
+def test_check_and_explain_show_topic_and_key_of_each_table(changefeed: Command) -> None:
     database, name = changefeed.database, changefeed.name
     changefeed.mask = ""
     route = f"{{match: '{database}.o*', topic: all, partitions: 5, partition_by: [n], table_field: from}}"
@@ -310,10 +310,8 @@ def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -
 
 @pytest.mark.extended
 @pytest.mark.parametrize("server", ["changefeed", "spare"])
-def test_explain_shows_rows_that_were_logged_since_the_last_definition(
-    server: str, request: pytest.FixtureRequest
-) -> None:
-    """With the names of columns in the binlog, and without them, as a stock server has it."""
+def test_explain_shows_rows_after_the_last_ddl(server: str, request: pytest.FixtureRequest) -> None:
+    """With and without names of columns in the binlog."""
     command: Command = request.getfixturevalue(server)
     table = f"{command.database}.orders"
 
@@ -333,6 +331,6 @@ def test_explain_shows_rows_that_were_logged_since_the_last_definition(
     for number, statement in enumerate(("DROP COLUMN n, ADD COLUMN first VARCHAR(9) FIRST", "ADD INDEX (first)"), 2):
         command.server.execute(f"ALTER TABLE {table} {statement}")
         assert explained().splitlines()[0].startswith(f"{table}: topic")
-        assert "no rows of it were logged since" in explained()
+        assert "it has no rows after its DDL" in explained()
         command.server.execute(f"INSERT INTO {table} VALUES ('a', {number})")
         assert shown() == {"first": "a", "id": number}

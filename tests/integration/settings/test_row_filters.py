@@ -1,4 +1,4 @@
-"""Which rows are published: by a condition and by op, as the server itself would choose them."""
+"""Filters by condition and by op, compared with the server's WHERE."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def filtered(condition: str, **settings: Any) -> Pipeline:
 
 
 def unknown(database: str, table: str) -> None:
-    """A `SchemaLookup` for names that come with the rows."""
+    """A `SchemaLookup` for a binlog that has the names."""
     raise AssertionError(f"{database}.{table} is looked up")
 
 
 class Logged:
-    """What statements logged in a file of their own, to be decoded by one pipeline after another."""
+    """The binlog file of statements, which several pipelines decode."""
 
     def __init__(self, server: MysqlServer, database: str, *statements: str) -> None:
         self.name, self.data = logged(server, *statements, before=[f"USE {database}"])
@@ -109,7 +109,7 @@ PATTERNS = [
 
 
 def of_time(digits: int) -> dict[str, list[str]]:
-    """Fractions that a column with so many digits has, behind what stands before the point."""
+    """Fractions with ``digits`` digits, after the integer part."""
     fractions = [
         "",
         *([] if not digits else ["." + text.ljust(digits, "0")[:digits] for text in ("0", "5", "049", "9")]),
@@ -173,7 +173,7 @@ def literal(value: Any) -> str:
 
 
 def condition(chance: random.Random, depth: int = 0, comparison: Any = None) -> str:
-    """A condition that the server understands as well."""
+    """A condition that is also valid on the server."""
     more = (chance, depth + 1, comparison)
     match chance.randrange(4 if depth < 3 else 1):
         case 1:
@@ -219,9 +219,7 @@ def number_or_text(chance: random.Random) -> str:
     return f"{column} {operator} {chance.choice(constants)}"
 
 
-def test_a_condition_takes_the_rows_that_the_server_selects_by_it(
-    full_mysql_server: MysqlServer, database: str
-) -> None:
+def test_condition_matches_the_rows_that_the_server_selects(full_mysql_server: MysqlServer, database: str) -> None:
     chance = random.Random(15)
     full_mysql_server.execute(TABLE, database=database)
     rows = [
@@ -235,16 +233,16 @@ def test_a_condition_takes_the_rows_that_the_server_selects_by_it(
     for _ in range(150):
         sql = condition(chance)
         selected = full_mysql_server.execute(f"SELECT id FROM t WHERE {sql} ORDER BY id", database=database)
-        wanted = [number for (number,) in selected]
+        expected = [number for (number,) in selected]
         values, report = logged.decoded(filtered(sql))
-        assert [value["after"]["id"] for value in values] == wanted, sql
+        assert [value["after"]["id"] for value in values] == expected, sql
         name = f"{database}.t"
-        assert report.rows.get(name, {}).get("c", 0) == len(wanted)
-        assert report.filtered.get(name, {}).get("c", 0) == 90 - len(wanted), "each row is in one of the accounts"
+        assert report.rows.get(name, {}).get("c", 0) == len(expected)
+        assert report.filtered.get(name, {}).get("c", 0) == 90 - len(expected), "each row is counted once"
 
 
 @pytest.mark.parametrize("server_name", ["full_mysql_server", "full_mariadb_server"])
-def test_dates_times_and_patterns_take_the_rows_that_the_server_selects_by_them(
+def test_conditions_on_times_and_patterns_match_as_on_the_server(
     request: pytest.FixtureRequest, unique_name: str, server_name: str
 ) -> None:
     server: MysqlServer = request.getfixturevalue(server_name)
@@ -268,13 +266,13 @@ def test_dates_times_and_patterns_take_the_rows_that_the_server_selects_by_them(
 
 
 def stored(value: Any) -> str:
-    """A value in SQL, in which a backslash begins an escape."""
+    """A value as a literal in SQL, with escaped backslashes."""
     return literal(value).replace(BACKSLASH, 2 * BACKSLASH)
 
 
 @pytest.fixture
 def life(full_mysql_server: MysqlServer, database: str) -> Logged:
-    """Rows that are made, come to be wanted, cease to be, and go."""
+    """Rows that are created, begin to match, stop matching, and are deleted."""
     return Logged(
         full_mysql_server,
         database,
@@ -302,12 +300,12 @@ def life(full_mysql_server: MysqlServer, database: str) -> Logged:
         ("NOT status = 'paid'", "c1 u2 d2"),
     ],
 )
-def test_a_bare_column_is_of_the_image_that_the_op_is_about(life: Logged, sql: str, published: str) -> None:
+def test_bare_column_belongs_to_the_image_of_the_op(life: Logged, sql: str, published: str) -> None:
     pipeline = pipeline_of(rows={"*.orders": sql, "*.ord*": "id = 99"})
     assert life.changes(pipeline) == [*published.split(), "c9"]
 
 
-def test_ops_are_left_out_and_counted(life: Logged, database: str) -> None:
+def test_skipped_ops_are_counted(life: Logged, database: str) -> None:
     assert life.changes(pipeline_of(skip=["u", "c"])) == ["d1", "d2"]
     _, report = life.decoded(pipeline_of(skip=["u"], rows={"*.orders": "id = 1"}))
     name = f"{database}.orders"
@@ -319,29 +317,29 @@ def test_ops_are_left_out_and_counted(life: Logged, database: str) -> None:
     ("sql", "words"),
     [
         ("statsu = 'x'", "compares column 'statsu' of .*mean 'status'"),
-        ("n = 'x'", "with 'x': wanted a number"),
-        ("status = 1", "with 1: wanted text in quotes"),
-        ("status < 'é' AND price = 1.5", "price, and double is not compared: wanted an integer"),
-        ("kind = 'nwe'", r"with 'nwe': wanted one of new, old \(did you mean 'new'"),
-        ("kind < 'new'", "< of enum is not compared"),
-        ("day = '2026-02-30'", "with '2026-02-30': wanted a date that there is"),
-        ("day > '2026-01-01 10:00:00'", "wanted a date in quotes"),
-        ("day > 20260101", "with 20260101: wanted a date or time in quotes"),
-        ("at < '2026-01-01 10:00:00.5'", "wanted at most 0 digits of a second's fraction"),
-        ("at < 'now'", "wanted a date and time in quotes"),
-        ("stamp < '1970-01-01'", "wanted a moment from 1970-01-01 00:00:01"),
-        ("since < '10:00'", "wanted a time in quotes"),
-        ("since < '900:00:00'", "wanted a time up to 838:59:59"),
-        ("born = 26", "wanted a year from 1901 to 2155"),
-        ("fixed = X'61'", "wanted 4 bytes"),
-        ("status LIKE 'a%'", "LIKE of .*status, whose collation takes some characters for the same"),
+        ("n = 'x'", "with 'x': expected a number"),
+        ("status = 1", "with 1: expected text in quotes"),
+        ("status < 'é' AND price = 1.5", "price, and double cannot be compared: expected an integer"),
+        ("kind = 'nwe'", r"with 'nwe': expected one of new, old \(did you mean 'new'"),
+        ("kind < 'new'", "< of enum cannot be compared"),
+        ("day = '2026-02-30'", "with '2026-02-30': expected an existing date"),
+        ("day > '2026-01-01 10:00:00'", "expected a date in quotes"),
+        ("day > 20260101", "with 20260101: expected a date or time in quotes"),
+        ("at < '2026-01-01 10:00:00.5'", "expected at most 0 digits of a second's fraction"),
+        ("at < 'now'", "expected a date and time in quotes"),
+        ("stamp < '1970-01-01'", "expected a moment from 1970-01-01 00:00:01"),
+        ("since < '10:00'", "expected a time in quotes"),
+        ("since < '900:00:00'", "expected a time up to 838:59:59"),
+        ("born = 26", "expected a year from 1901 to 2155"),
+        ("fixed = X'61'", "expected 4 bytes"),
+        ("status LIKE 'a%'", "LIKE of .*status, whose collation has equal characters"),
         ("n LIKE '1%'", "LIKE of .*n, a int"),
         ("fixed LIKE 'a%'", "LIKE of .*fixed, a binary"),
-        ("latin > 'a'", "wanted = or <>: how latin1 is ordered"),
-        ("latin = '😀'", "wanted text that latin1 can hold"),
+        ("latin > 'a'", "expected = or <>: the order of latin1"),
+        ("latin = '😀'", "expected text that latin1 can hold"),
     ],
 )
-def test_a_comparison_that_a_column_does_not_know_stops_the_run_and_says_what_is_wanted(
+def test_unsupported_comparison_stops_the_run_with_the_expected_form(
     full_mysql_server: MysqlServer, database: str, sql: str, words: str
 ) -> None:
     create = (
@@ -354,9 +352,7 @@ def test_a_comparison_that_a_column_does_not_know_stops_the_run_and_says_what_is
         logged.decoded(filtered(sql))
 
 
-def test_a_row_that_was_logged_without_a_compared_column_stops_the_run(
-    full_mysql_server: MysqlServer, database: str
-) -> None:
+def test_row_without_a_compared_column_stops_the_run(full_mysql_server: MysqlServer, database: str) -> None:
     minimal = "SET SESSION binlog_row_image = MINIMAL"
     create, insert = "CREATE TABLE m (id INT PRIMARY KEY, n INT, t TEXT)", "INSERT INTO m VALUES (1, 2, 'x')"
     logged = Logged(full_mysql_server, database, create, insert, minimal, "UPDATE m SET t = 'y'")
@@ -365,9 +361,7 @@ def test_a_row_that_was_logged_without_a_compared_column_stops_the_run(
     assert logged.changes(filtered("t = 'y'")) == ["u1"]
 
 
-def test_rows_of_an_xa_transaction_are_filtered_and_counted_when_it_is_committed(
-    full_mysql_server: MysqlServer, database: str
-) -> None:
+def test_rows_of_an_xa_transaction_are_filtered_at_its_commit(full_mysql_server: MysqlServer, database: str) -> None:
     logged = Logged(
         full_mysql_server,
         database,
@@ -383,7 +377,7 @@ def test_rows_of_an_xa_transaction_are_filtered_and_counted_when_it_is_committed
     assert (report.rows, report.filtered) == ({f"{database}.x": {"c": 2}}, {f"{database}.x": {"c": 1}})
 
 
-def test_nothing_of_a_table_that_is_left_out_stops_a_run(
+def test_excluded_table_stops_no_run(
     mysql_server: MysqlServer, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mysql_server.execute(f"CREATE DATABASE `{unique_name}`")
@@ -405,6 +399,6 @@ def test_nothing_of_a_table_that_is_left_out_stops_a_run(
     with monkeypatch.context() as later:
         later.delitem(column_types.WIRE_TYPES, column_types.VECTOR.number)
         _, report = logged.decoded(left_out)
-        assert (report.rows, report.skipped_rows) == ({}, 0), "passed over, and not counted"
+        assert (report.rows, report.skipped_rows) == ({}, 0), "skipped, and not counted"
         with pytest.raises(BinlogFormatError, match="which changefeed does not know"):
             logged.decoded(pipeline_of())

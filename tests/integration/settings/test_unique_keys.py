@@ -1,4 +1,4 @@
-"""Tables without a primary key: which unique key is their messages' key, by each way that a row comes."""
+"""Tables without a primary key: the unique key that is the message key, for rows of binlog and SELECT."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TABLES = [
     "a INT NOT NULL, INDEX (a)",
     "a TEXT NOT NULL, UNIQUE a (a(5)), b INT NOT NULL UNIQUE",
 ]
-"""Columns and keys; the server takes some of them for a primary key."""
+"""Columns and keys; the server uses some of the keys as a primary key."""
 OF_MYSQL = [
     (
         "a INT NOT NULL, v INT AS (a+1) VIRTUAL NOT NULL UNIQUE, w INT AS (a+2) STORED NOT NULL UNIQUE",
@@ -51,11 +51,11 @@ OF_MARIADB = [
     ("v VARCHAR(768) CHARACTER SET utf8mb4 NOT NULL, UNIQUE v (v)", "1"),
     ("v VARCHAR(600) CHARACTER SET utf8mb4 NOT NULL, w VARCHAR(600) NOT NULL, UNIQUE v (v, w)", "1, 1"),
 ]
-"""With the values of a row: keys that one of the servers does not take, and others beside them."""
+"""Keys with the values of a row, some of which only one of the servers uses as a primary key."""
 
 
 def named_keys(server: SqlServer, database: str, tables: dict[str, str]) -> dict[str, list[str]]:
-    """The columns of the key that the server names with FULL metadata, of each table, given values of a row."""
+    """The key columns of each table in the server's FULL metadata, for a row with ``values``."""
     (name, *_) = server.execute("FLUSH BINARY LOGS", "SHOW BINARY LOGS")[-1]
     for table in tables:
         server.execute(f"INSERT INTO `{database}`.{table} VALUES ({tables[table]})")
@@ -76,9 +76,7 @@ def named_keys(server: SqlServer, database: str, tables: dict[str, str]) -> dict
 
 
 @pytest.mark.parametrize("kind", ["full_mysql_server", "full_mariadb_server"])
-def test_unique_key_is_the_one_that_the_server_names(
-    request: pytest.FixtureRequest, unique_name: str, kind: str
-) -> None:
+def test_unique_key_equals_the_servers_choice(request: pytest.FixtureRequest, unique_name: str, kind: str) -> None:
     server: SqlServer = request.getfixturevalue(kind)
     database, chosen = unique_name, random.Random(1)
     tables = {}
@@ -119,6 +117,6 @@ def test_unique_key_is_the_one_that_the_server_names(
         for table in tables:
             schema = table_schema(session, database, table)
             assert schema is not None
-            keyed = UNIQUE.keyed(schema)
-            key = [schema.columns[position].name for position in keyed.primary_key]
+            keyed_table = UNIQUE.keyed_table(schema)
+            key = [schema.columns[position].name for position in keyed_table.primary_key]
             assert key == named[table], server.execute(f"SHOW CREATE TABLE `{database}`.{table}")

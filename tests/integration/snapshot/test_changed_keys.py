@@ -1,4 +1,4 @@
-"""The keys that a snapshot leaves to windows: all that changed, and none of rows that no window publishes whole."""
+"""The keys that a snapshot leaves to windows: all changed keys, if windows publish their complete rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
     return found
 
 
-def changed(server: SqlServer, kafka: KafkaBroker, database: str, *statements: str, most_keys: int = 100) -> set[bytes]:
+def read_changed_keys(
+    server: SqlServer, kafka: KafkaBroker, database: str, *statements: str, most_keys: int = 100
+) -> set[bytes]:
     """The keys of table t that ``statements`` change."""
     plain: dict[str, Any] = {"name": "keys", "source": {"connection": "mysql"}, "kafka": {"connection": "kafka"}}
     uris = {"mysql": server.root_url, "kafka": f"kafka://{kafka.bootstrap}"}
@@ -59,30 +61,28 @@ def test_each_key_that_a_change_has_before_or_after_it(
         "UPDATE t SET id = 30 WHERE id = 3",
     ]
     keys = {b'{"id":%d}' % number for number in (1, 2, 3, 30)}
-    assert changed(server, kafka_broker, filled, *statements) == keys
+    assert read_changed_keys(server, kafka_broker, filled, *statements) == keys
 
 
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
-def test_a_change_that_is_not_the_whole_row_is_refused(
+def test_change_without_all_columns_is_refused(
     server: SqlServer, kafka_broker: KafkaBroker, filled: str, image: str
 ) -> None:
     statements = [f"SET SESSION binlog_row_image = {image}", "UPDATE t SET a = 'z' WHERE id = 1"]
     with pytest.raises(BinlogFormatError, match=r"does not hold all columns.*binlog_row_image = FULL"):
-        changed(server, kafka_broker, filled, *statements)
+        read_changed_keys(server, kafka_broker, filled, *statements)
 
 
 def test_a_delete_needs_no_more_than_its_key(server: SqlServer, kafka_broker: KafkaBroker, filled: str) -> None:
     statements = ["SET SESSION binlog_row_image = MINIMAL", "DELETE FROM t WHERE id = 1"]
-    assert changed(server, kafka_broker, filled, *statements) == {b'{"id":1}'}
+    assert read_changed_keys(server, kafka_broker, filled, *statements) == {b'{"id":1}'}
 
 
-def test_keys_are_read_file_by_file_and_no_more_are_held_than_there_is_room_for(
-    server: SqlServer, kafka_broker: KafkaBroker, filled: str
-) -> None:
+def test_keys_are_read_file_by_file_up_to_the_limit(server: SqlServer, kafka_broker: KafkaBroker, filled: str) -> None:
     update, flush = "UPDATE t SET a = CONCAT(a, '!') WHERE id = {}", "FLUSH BINARY LOGS"
     statements = [update.format(1), flush, update.format(2), update.format(1), flush, flush, update.format(3)]
-    assert changed(server, kafka_broker, filled, *statements, most_keys=4) == {
+    assert read_changed_keys(server, kafka_broker, filled, *statements, most_keys=4) == {
         b'{"id":%d}' % number for number in (1, 2, 3)
     }
-    with pytest.raises(TooManyChangedKeysError, match=r"more than 3 keys.*changed_keys"):
-        changed(server, kafka_broker, filled, *statements, most_keys=3)
+    with pytest.raises(TooManyChangedKeysError, match=r"at most 3 changed keys.*changed_keys"):
+        read_changed_keys(server, kafka_broker, filled, *statements, most_keys=3)

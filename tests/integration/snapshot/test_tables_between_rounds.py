@@ -1,4 +1,4 @@
-"""Tables that others take the place of, or that are dropped, while a snapshot has read half of them."""
+"""Tables that are replaced or dropped while a snapshot has read half of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import integration.replicate.test_follower_filled as follower_filled
 import pytest
-from integration.rebuilt import records_of, selected
 from integration.replicate.test_follower_filled import Filled, filled, on_mariadb, on_mysql
+from integration.topic_rows import records_of, select_rows
 
 import changefeed.snapshot.round as rounds
 from changefeed.errors import SourceError
@@ -27,8 +27,8 @@ ROWS, PUBLISHED = 130, 120
 """A round of six chunks, and a rest."""
 
 
-def made(filled: Filled, **tables: str) -> str:
-    """A database with ``tables`` of ROWS rows, in which column n is what they are given."""
+def make_tables(filled: Filled, **tables: str) -> str:
+    """Create a database with ``tables`` of ROWS rows; a table's value is that of its column n."""
     name = f"{filled.name}_a"
     filled.source.execute(f"CREATE DATABASE {name}")
     for table, n in tables.items():
@@ -42,15 +42,15 @@ def made(filled: Filled, **tables: str) -> str:
     return name
 
 
-def finished(filled: Filled, snapshot: Iterator[SnapshotRecord]) -> SnapshotRecord:
+def finish_snapshot(filled: Filled, snapshot: Iterator[SnapshotRecord]) -> SnapshotRecord:
     for last in snapshot:  # noqa: B007 - the last one counts
         filled.publish()
     filled.publish()
     return last
 
 
-def consumed(filled: Filled, table: str) -> dict[Any, Any]:
-    """The latest row of each key of a topic, but for those that were deleted."""
+def row_from_topic(filled: Filled, table: str) -> dict[Any, Any]:
+    """The latest row of each key of a topic, without deleted ones."""
     rows: dict[Any, Any] = {}
     for record in records_of(filled.kafka.bootstrap, f"{filled.name}_a.{table}"):
         if record.value is not None and record.key is not None:
@@ -59,11 +59,11 @@ def consumed(filled: Filled, table: str) -> dict[Any, Any]:
 
 
 def check_topic(filled: Filled, table: str) -> None:
-    """Each row of the source is in its topic as it is there."""
-    found, wanted = consumed(filled, table), selected(filled.source, f"{filled.name}_a", table)
-    assert wanted
-    others = {key: (row, found.get(key)) for key, row in wanted.items() if found.get(key) != row}
-    assert not others, f"{len(others)} of {len(wanted)} rows, the first: {next(iter(others.items()))}"
+    """Check that the topic has each row of the source."""
+    found, expected = row_from_topic(filled, table), select_rows(filled.source, f"{filled.name}_a", table)
+    assert expected
+    others = {key: (row, found.get(key)) for key, row in expected.items() if found.get(key) != row}
+    assert not others, f"{len(others)} of {len(expected)} rows, the first: {next(iter(others.items()))}"
 
 
 PARTITIONED = "(id INT PRIMARY KEY, n INT) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9000))"
@@ -91,21 +91,21 @@ REPLACED = {
     ],
     indirect=["filled"],
 )
-def test_table_that_another_replaces_when_half_read_is_read_anew(filled: Filled, becomes: str, between: str) -> None:
-    name = made(filled, t="1", u="2")
+def test_half_read_table_replaced_by_another_is_read_again(filled: Filled, becomes: str, between: str) -> None:
+    name = make_tables(filled, t="1", u="2")
     snapshot = filled.snapshot("1", tables=[f"{name}.t"])
     next(snapshot)
-    assert len(consumed(filled, "t")) == PUBLISHED
+    assert len(row_from_topic(filled, "t")) == PUBLISHED
     if between == "runs":
         snapshot.close()  # type: ignore[attr-defined]
     filled.source.execute(*(each.format(name) for each in REPLACED[becomes]))
     filled.publish()
-    last = finished(filled, filled.snapshot("1", tables=[f"{name}.t"]) if between == "runs" else snapshot)
+    last = finish_snapshot(filled, filled.snapshot("1", tables=[f"{name}.t"]) if between == "runs" else snapshot)
     assert last.finished
     check_topic(filled, "t")
 
 
-def test_half_read_table_is_read_anew_where_the_binlog_in_between_is_purged(
+def test_half_read_table_is_read_again_if_the_binlog_since_is_purged(
     spare_server: MysqlServer,
     mysql_follower: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -114,7 +114,7 @@ def test_half_read_table_is_read_anew_where_the_binlog_in_between_is_purged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     filled = Filled(unique_name, spare_server, mysql_follower, kafka_broker, tmp_path, {"start": "snapshot"})
-    name = made(filled, t="1")
+    name = make_tables(filled, t="1")
     snapshot = filled.snapshot("1", tables=[f"{name}.t"])
     next(snapshot)
     snapshot.close()  # type: ignore[attr-defined]
@@ -123,15 +123,15 @@ def test_half_read_table_is_read_anew_where_the_binlog_in_between_is_purged(
     (file, *_) = spare_server.execute("SHOW BINARY LOG STATUS")[0]
     spare_server.execute(f"PURGE BINARY LOGS TO '{file}'")
     with caplog.at_level(logging.WARNING, logger="changefeed"):
-        (table,) = finished(filled, filled.snapshot("1", tables=[f"{name}.t"])).tables
+        (table,) = finish_snapshot(filled, filled.snapshot("1", tables=[f"{name}.t"])).tables
     assert table.rows == ROWS + PUBLISHED
-    assert f"table {name}.t is read from its beginning again: whether it was defined anew" in caplog.text
+    assert f"table {name}.t is read from its beginning again: whether it was replaced" in caplog.text
     check_topic(filled, "t")
 
 
 @on_mysql
-def test_table_with_new_index_or_partition_when_half_read_is_not_read_anew(filled: Filled) -> None:
-    name = made(filled, t="1")
+def test_half_read_table_with_new_index_or_partition_is_not_read_again(filled: Filled) -> None:
+    name = make_tables(filled, t="1")
     filled.source.execute(f"ALTER TABLE {name}.t PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9000))")
     filled.publish()
     snapshot = filled.snapshot("1", tables=[f"{name}.t"])
@@ -142,7 +142,7 @@ def test_table_with_new_index_or_partition_when_half_read_is_not_read_anew(fille
         f"CREATE TABLE IF NOT EXISTS {name}.t (id INT PRIMARY KEY)",
     )
     filled.publish()
-    (table,) = finished(filled, snapshot).tables
+    (table,) = finish_snapshot(filled, snapshot).tables
     assert table.rows == ROWS
     check_topic(filled, "t")
 
@@ -155,13 +155,15 @@ def test_table_with_new_index_or_partition_when_half_read_is_not_read_anew(fille
         ("dropped", "cut and read", "mariadb"),
         ("database dropped", "runs", "mysql"),
         ("dropped", "rounds", "mariadb"),
+        ("a view", "rounds", "mysql"),
+        ("a view", "cut and read", "mariadb"),
     ],
     indirect=["filled"],
 )
-def test_table_that_is_gone_does_not_hold_the_others(
+def test_dropped_table_does_not_block_the_others(
     filled: Filled, gone: str, between: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name, other = made(filled, t="1", v="2"), f"{filled.name}_b"
+    name, other = make_tables(filled, t="1", v="2"), f"{filled.name}_b"
     filled.source.execute(f"CREATE DATABASE {other}")
     table = f"{other}.t" if gone == "database dropped" else f"{name}.t"
     if gone == "database dropped":
@@ -171,10 +173,11 @@ def test_table_that_is_gone_does_not_hold_the_others(
         "dropped": f"DROP TABLE {table}",
         "renamed": f"RENAME TABLE {table} TO {name}.elsewhere",
         "database dropped": f"DROP DATABASE {other}",
+        "a view": f"RENAME TABLE {table} TO {name}.elsewhere; CREATE VIEW {table} AS SELECT * FROM {name}.elsewhere",
     }[gone]
 
     def go() -> None:
-        filled.source.execute(becomes)
+        filled.source.execute(*becomes.split("; "))
         filled.publish()
 
     tables = [table, f"{name}.v"]
@@ -192,15 +195,15 @@ def test_table_that_is_gone_does_not_hold_the_others(
             snapshot.close()  # type: ignore[attr-defined]
             snapshot = filled.snapshot("1", tables=tables)
     with caplog.at_level(logging.WARNING, logger="changefeed"):
-        last = finished(filled, snapshot)
+        last = finish_snapshot(filled, snapshot)
     assert last.finished
     assert [each.name for each in last.tables if each.gone] == [table]
-    assert f"table {table} is not there any more" in caplog.text
+    assert f"table {table} does not exist any more" in caplog.text
     check_topic(filled, "v")
 
 
 def _before_a_call(monkeypatch: pytest.MonkeyPatch, module: Any, function: str, act: Callable[[], None]) -> None:
-    """Have ``act`` done before the next call of a function; what it calls is called then."""
+    """Call ``act`` before the next call of a function."""
     real = getattr(module, function)
 
     def called(*args: Any) -> Any:
@@ -213,7 +216,7 @@ def _before_a_call(monkeypatch: pytest.MonkeyPatch, module: Any, function: str, 
 
 @on_mariadb
 def test_table_that_comes_back_before_the_end_is_read(filled: Filled) -> None:
-    name = made(filled, t="1", v="2")
+    name = make_tables(filled, t="1", v="2")
     snapshot = filled.snapshot("1", tables=[f"{name}.t", f"{name}.v"])
     next(snapshot)
     filled.source.execute(f"RENAME TABLE {name}.t TO {name}.away")
@@ -221,15 +224,15 @@ def test_table_that_comes_back_before_the_end_is_read(filled: Filled) -> None:
     assert [each.name for each in next(snapshot).tables if each.gone] == [f"{name}.t"]
     filled.source.execute(f"UPDATE {name}.away SET n = 5", f"RENAME TABLE {name}.away TO {name}.t")
     filled.publish()
-    last = finished(filled, snapshot)
+    last = finish_snapshot(filled, snapshot)
     assert not [each for each in last.tables if each.gone]
     check_topic(filled, "t")
     check_topic(filled, "v")
 
 
 @on_mysql
-def test_table_that_the_user_may_not_read_any_more_is_not_taken_for_gone(filled: Filled) -> None:
-    name, source = made(filled, t="1", v="2"), filled.source
+def test_table_without_select_right_is_not_treated_as_dropped(filled: Filled) -> None:
+    name, source = make_tables(filled, t="1", v="2"), filled.source
     user = f"u{filled.name}"[:30]
     source.execute(
         f"CREATE USER {user} IDENTIFIED BY 'p4ss-word'",
@@ -244,6 +247,6 @@ def test_table_that_the_user_may_not_read_any_more_is_not_taken_for_gone(filled:
         next(snapshot)
         source.execute(f"REVOKE SELECT ON {name}.t FROM {user}")
         with pytest.raises(SourceError, match="denied"):
-            finished(filled, snapshot)
+            finish_snapshot(filled, snapshot)
     finally:
         source.execute(f"DROP USER {user}")

@@ -1,4 +1,4 @@
-"""Definitions that are asked for together are those of each table."""
+"""Schemas read in one query are equal to those of single tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", ["mysql_server", "mariadb_server"])
-def test_definitions_of_many_tables_are_those_of_each_and_what_is_not_there_is_left_out(
+def test_schemas_of_many_tables_equal_those_of_each_and_omit_missing_ones(
     kind: str, request: pytest.FixtureRequest, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server: SqlServer = request.getfixturevalue(kind)

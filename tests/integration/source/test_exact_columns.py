@@ -1,4 +1,4 @@
-"""Labels and defaults with characters of four bytes, which information_schema lists as question marks."""
+"""Labels and defaults with four-byte characters, for which information_schema lists `?`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from changefeed.ddl.sql_file import defined_schemas
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.table_schema import Default, TableSchema
+from changefeed.replicate.ddl_record import DdlRecord, digest_tables
 from changefeed.source.mysql.catalog import create_statement, table_schema
+from changefeed.source.mysql.follower_session import FollowerSession
+from changefeed.source.mysql.preflight import unreadable
 from changefeed.source.mysql.server_schemas import current_schemas
 from changefeed.source.mysql.session import Session, server_of
+from changefeed.source.mysql.side_effects import cascading_keys
 from devstack.kafka import KafkaBroker
 from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
@@ -65,10 +69,10 @@ def test_a_learned_table_is_the_same_as_one_that_was_followed(
     create = CREATE.format("t")
     server.execute(create, database=unique_name)
     learned = table_schema(session, unique_name, "t")
-    told = followed(session, unique_name, create)
+    defined = followed(session, unique_name, create)
     assert learned is not None
     assert [(c.name, c.labels, c.default, c.comment) for c in learned.columns] == [
-        (c.name, c.labels, c.default, c.comment) for c in told.columns
+        (c.name, c.labels, c.default, c.comment) for c in defined.columns
     ]
     entry = current_schemas(session).tables[TableName(unique_name, "t")]
     assert isinstance(entry, Table)
@@ -96,6 +100,65 @@ def test_a_copy_has_the_defaults_of_bytes_that_are_no_text(
     server.execute(create.replace("`t`", "`copy`", 1), "INSERT INTO copy VALUES ()", database=unique_name)
     copied, original = (server.execute(bytes_of.format(table), database=unique_name) for table in ("copy", "t"))
     assert copied == original == [("00FF0000", "FE275C0A", "é")]
+
+
+BYTES = """CREATE TABLE bytes (
+    id INT PRIMARY KEY,
+    short BINARY(4) NOT NULL DEFAULT X'00FF',
+    zeros BINARY(3) NOT NULL DEFAULT X'000000',
+    blank BINARY(3) NOT NULL DEFAULT '',
+    ending BINARY(4) NOT NULL DEFAULT X'FF00',
+    start VARBINARY(4) NOT NULL DEFAULT X'0041',
+    v VARBINARY(9) NOT NULL DEFAULT X'FE275C0A',
+    q VARBINARY(9) NOT NULL DEFAULT X'3FC33F',
+    t VARBINARY(9) NOT NULL DEFAULT 'a?é',
+    none VARBINARY(9) NOT NULL DEFAULT '',
+    b BINARY(16) NOT NULL DEFAULT X'C3A9F09F98803F00275C0A1A5C5C2725',
+    nothing VARBINARY(9),
+    word VARCHAR(9) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'd😀'
+    {blob}
+)"""
+
+
+def test_defaults_of_bytes_are_learned_as_they_are(server: SqlServer, session: Session, unique_name: str) -> None:
+    blob = ", blob_ BLOB NOT NULL DEFAULT X'80FF00'" if session.is_mariadb else ""
+    create = BYTES.format(blob=blob)
+    server.execute(create, "INSERT INTO bytes (id) VALUES (1)", database=unique_name)
+    learned, defined = table_schema(session, unique_name, "bytes"), followed(session, unique_name, create)
+    assert learned is not None
+    names = [column.name for column in learned.columns if "bin" in column.data_type or column.data_type == "blob"]
+    (row,) = server.execute(f"SELECT {', '.join(f'HEX({name})' for name in names)} FROM `{unique_name}`.bytes")
+    assert [(c.name, c.default) for c in learned.columns] == [(c.name, c.default) for c in defined.columns]
+    defaults = [column.default for column in learned.columns if column.name in names]
+    assert [default and (default.text or "").removeprefix("0x") for default in defaults] == [
+        value or "" for value in row
+    ]
+    entry = current_schemas(session).tables[TableName(unique_name, "bytes")]
+    assert isinstance(entry, Table)
+    assert entry.schema.columns == learned.columns
+
+
+def test_bytes_that_are_no_text_stop_nothing_that_looks_at_a_table(server: SqlServer, unique_name: str) -> None:
+    child = "CREATE TABLE child (id INT, b BINARY(4) DEFAULT X'00FF', CONSTRAINT own FOREIGN KEY (id) REFERENCES t (id)"
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", f"{child} ON DELETE CASCADE)", database=unique_name)
+    server.execute(
+        f"CREATE USER '{unique_name}'@'%' IDENTIFIED BY 'secret'",
+        f"GRANT SELECT ON `{unique_name}`.* TO '{unique_name}'@'%'",
+    )
+    name = TableName(unique_name, "child")
+    with Session(MysqlConnection.from_uri(f"mysql://{unique_name}:secret@127.0.0.1:{server.port}")) as limited:
+        assert unreadable(limited, [(unique_name, "child")]) == {}
+        keys = list(cascading_keys(limited, lambda database, _table: database == unique_name))
+        assert keys == [(name, "own")]
+        learned = table_schema(limited, unique_name, "child")
+    assert learned is not None
+    assert (learned.columns[1].default or Default("")).text == "0x00FF0000"
+    with FollowerSession(MysqlConnection.from_uri(server.root_url)) as follower:
+        record = {"ddl": "ALTER TABLE child ENGINE=InnoDB", "databaseName": unique_name, "session": {}}
+        ddl = DdlRecord.of(json.dumps(record).encode(), server_of(follower))
+        before = digest_tables(follower, ddl)
+        server.execute("ALTER TABLE child ALTER b SET DEFAULT X'00FE'", database=unique_name)
+        assert digest_tables(follower, ddl) != before
 
 
 def test_a_copy_by_show_create_is_the_same_table(server: SqlServer, session: Session, unique_name: str) -> None:
@@ -126,9 +189,7 @@ def test_a_default_that_mariadb_does_not_say_is_not_known(mariadb_server: SqlSer
     assert (empty.columns[0].default, filled.columns[0].default) == (None, Default("d😀"))
 
 
-def test_labels_that_may_not_be_read_leave_the_table_unknown_until_they_may(
-    server: SqlServer, unique_name: str
-) -> None:
+def test_unreadable_labels_leave_the_table_unknown(server: SqlServer, unique_name: str) -> None:
     server.execute(
         CREATE.format("t"),
         "CREATE TABLE plain (e ENUM('a', 'b'), n ENUM('?') CHARACTER SET latin1)",
@@ -150,7 +211,7 @@ def test_labels_that_may_not_be_read_leave_the_table_unknown_until_they_may(
 
 
 @pytest.mark.extended
-def test_labels_that_an_old_server_does_not_say_are_defined_by_hand(
+def test_labels_missing_on_an_old_server_can_be_defined(
     mysql_57_server: SqlServer,
     tmp_path: Path,
     kafka_broker: KafkaBroker,

@@ -1,4 +1,4 @@
-"""The tables that each server brings along, and users' tables beside them in the database `mysql`."""
+"""System tables of each server, and users' tables in the database `mysql`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
     return found
 
 
-def test_a_table_of_a_user_in_the_servers_database_is_listed_and_none_of_the_servers(
-    server: SqlServer, unique_name: str
-) -> None:
+def test_only_user_tables_of_the_mysql_database_are_listed(server: SqlServer, unique_name: str) -> None:
     with Session(MysqlConnection.from_uri(server.root_url)) as session:
         own = session.rows(
             "SELECT table_schema, table_name FROM information_schema.tables "
@@ -51,7 +49,7 @@ def test_a_table_of_a_user_in_the_servers_database_is_listed_and_none_of_the_ser
             server.execute(f"DROP TABLE mysql.{unique_name}")
 
 
-def test_a_name_that_only_another_release_has_is_free_for_a_table_of_a_user(mysql_server: SqlServer) -> None:
+def test_system_table_name_of_another_release_is_free(mysql_server: SqlServer) -> None:
     with Session(MysqlConnection.from_uri(mysql_server.root_url)) as session:
         assert not is_own(session, "mysql", "proc")
         assert not is_own(session, "mysql", "column_stats")

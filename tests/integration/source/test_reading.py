@@ -1,4 +1,4 @@
-"""How the source sees its readers: by name, one at a time, no faster than they may be, and alive while it is idle."""
+"""Readers of the source: their names, their number, their rate limit, and heartbeats while it is idle."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Watched:
 
 
 @on_both
-def test_tasks_of_a_window_have_a_name_and_read_no_faster_than_allowed(
+def test_tasks_have_a_reader_name_and_obey_the_rate_limit(
     spark: SparkTarget, server: SqlServer, kafka_broker: KafkaBroker, unique_name: str, server_id: int, tmp_path: Path
 ) -> None:
     server.execute(f"CREATE DATABASE {unique_name}", "FLUSH BINARY LOGS")
@@ -124,6 +124,25 @@ def test_reader_stays_below_its_limit_in_each_second(mysql_server: SqlServer, by
         of_second = sum(size for at, size in arrivals if begin <= at < begin + 1)
         assert of_second <= 1.1 * bytes_per_second
     mysql_server.execute("DROP DATABASE reading")
+
+
+@on_both
+def test_events_read_without_kernels_have_the_bytes_of_the_dump(server: SqlServer, unique_name: str) -> None:
+    server.execute(f"CREATE DATABASE {unique_name}", "FLUSH BINARY LOGS")
+    file, middle = server.head().split(":")
+    large = "REPEAT('x', 9000000), REPEAT('y', 9000000)"  # an event of several packets
+    server.execute(f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY, a LONGTEXT, b LONGTEXT)")
+    server.execute(f"INSERT INTO {unique_name}.t VALUES (1, {large}), (2, 'a', 'b')", "FLUSH BINARY LOGS")
+    size = next(int(row[1]) for row in server.execute("SHOW BINARY LOGS") if row[0] == file)
+    for start, end in ((4, size), (int(middle), size), (4, int(middle)), (int(middle), int(middle))):
+        events, chunks = (
+            DumpStream(Session(MysqlConnection.from_uri(server.root_url)), file=file, start=start, end=end)
+            for _ in range(2)
+        )
+        read = list(events.events())
+        assert b"".join(read) == b"".join(chunks)
+        assert all(int.from_bytes(event[9:13], "little") == len(event) for event in read)
+    server.execute(f"DROP DATABASE {unique_name}")
 
 
 @on_both

@@ -1,5 +1,5 @@
-"""mysql-replication behind `reader: reference`, held against the kernel over all column types: it gives the same
-message, or refuses the row. docs/decoding.md lists what it refuses."""
+"""`reader: reference` (mysql-replication) against the kernel, over all column types: it makes the same message or
+refuses the row. docs/explanation/decoding.md lists the refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
 
-PAGE = Path(__file__).parents[3] / "docs" / "decoding.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "decoding.md"
 FORMAT = DebeziumFormat("t", 0, Style({Kind.BIT: Encoding.CONNECT}))
 COLUMNS, ROWS = 4, 4
 """Columns of each kind, and rows of each column."""
@@ -53,7 +53,7 @@ DIRECTED = {
     "CHAR(3) CHARACTER SET hebrew": ["_utf8mb4 X'E280BE'", "_utf8mb4 X'D790'"],
     "CHAR(3) CHARACTER SET sjis": ["_utf8mb4 X'5C'", "_utf8mb4 X'E38386'"],
 }
-"""Values that random rows may miss, by definition."""
+"""Values by column definition that random rows may miss."""
 DIRECTED_JSON = [
     "JSON_OBJECT('d', 1.50)",
     "JSON_ARRAY(CAST('2026-01-02' AS DATE))",
@@ -67,7 +67,7 @@ DIRECTED_JSON = [
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the reader refuses: as the page has it, for which definitions and values, with which words, from whom."""
+    """A refusal of the reader: the page's entry, column definitions, the message, values, servers."""
 
     on_page: str
     definition: str
@@ -89,7 +89,7 @@ REFUSALS = [
     Refusal(
         "characters that Python's codec",
         "CHARACTER SET",
-        "otherwise in Python|UnicodeDecodeError",
+        "differs between Python|UnicodeDecodeError",
     ),
     Refusal("`utf16` and `utf32`", "CHARACTER SET utf(16|32)$", "is in utf(16|32)"),
     Refusal(
@@ -113,7 +113,7 @@ class Row:
     """A row that was changed: the definition of its table's one column, and the change's part of the binlog."""
 
     definition: str
-    piece: Slice
+    slice: Slice
 
 
 def changed(server: SqlServer, database: str, kind: str) -> tuple[list[Row], bytes]:
@@ -162,16 +162,16 @@ class Readers:
     def _route(self, _database: str, table: str) -> Route:
         return Route(table, 1)
 
-    def _chunks(self, piece: Slice) -> list[bytes]:
-        return [self._description, self._data[piece.start : piece.end]]
+    def _chunks(self, slice: Slice) -> list[bytes]:
+        return [self._description, self._data[slice.start : slice.end]]
 
-    def kernel(self, piece: Slice) -> list[Message]:
-        return decoded(self._decoder.decode(self._chunks(piece), piece))
+    def kernel(self, slice: Slice) -> list[Message]:
+        return decoded(self._decoder.decode(self._chunks(slice), slice))
 
-    def reference(self, piece: Slice) -> list[Message]:
+    def reference(self, slice: Slice) -> list[Message]:
         mariadb = isinstance(self._server, MariadbServer)
         reader = ReferenceReader(
-            self._chunks(piece),
+            self._chunks(slice),
             is_mariadb=mariadb,
             version=(11, 4) if mariadb else (9, 7),
             server_uuid="uuid",
@@ -179,7 +179,7 @@ class Readers:
             schemas=self._schemas,
             format=FORMAT,
         )
-        return decoded(reader.read(piece))
+        return decoded(reader.read(slice))
 
 
 def decoded(items: Iterable[MessageBlock | SliceReport]) -> list[Message]:
@@ -194,7 +194,7 @@ def values_of(messages: list[Message]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", sorted(MYSQL | MARIADB))
-def test_the_reference_reader_gives_the_kernels_message_or_refuses_the_row(
+def test_reference_reader_equals_the_kernel_or_refuses_the_row(
     kind: str, request: pytest.FixtureRequest, unique_name: str
 ) -> None:
     server: SqlServer = request.getfixturevalue(kind)
@@ -202,17 +202,17 @@ def test_the_reference_reader_gives_the_kernels_message_or_refuses_the_row(
     readers = Readers(server, data)
     refused, wrong = set(), []
     for row in rows:
-        ours = readers.kernel(row.piece)
+        ours = readers.kernel(row.slice)
         values = values_of(ours)
         try:
-            theirs = readers.reference(row.piece)
+            theirs = readers.reference(row.slice)
         except (BinlogFormatError, SchemaError) as error:
             reasons = {refusal.on_page for refusal in REFUSALS if is_known(refusal, row, values, str(error), kind)}
             refused |= reasons
             if not reasons:
                 wrong.append(f"{row.definition} {values!r} was refused: {error}")
             continue
-        is_json_null = row.definition == "JSON" and "null" in values  # which the library does not tell from NULL
+        is_json_null = row.definition == "JSON" and "null" in values  # for the library equal to NULL
         if theirs != ours and not is_json_null:
             wrong.append(f"{row.definition}: {values!r} is {values_of(theirs)!r} of {theirs}")
     assert wrong == []
@@ -240,10 +240,10 @@ def test_the_page_lists_what_is_refused() -> None:
     [
         ("binlog_transaction_compression = ON", "event of type 40"),
         ("gtid_next = 'AUTOMATIC:tagged'", "event of type 42"),
-        ("binlog_row_image = MINIMAL", "wanted binlog_row_image=FULL"),
+        ("binlog_row_image = MINIMAL", "expected binlog_row_image=FULL"),
     ],
 )
-def test_what_it_cannot_read_of_a_transaction_is_refused_with_its_coordinates(
+def test_unreadable_transaction_is_refused_with_its_coordinates(
     full_mysql_server: MysqlServer, database: str, setting: str, says: str
 ) -> None:
     full_mysql_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, c INT)", "FLUSH BINARY LOGS")
@@ -251,8 +251,8 @@ def test_what_it_cannot_read_of_a_transaction_is_refused_with_its_coordinates(
     full_mysql_server.execute(f"SET SESSION {setting}", f"INSERT INTO {database}.t (id) VALUES (1)")
     end = full_mysql_server.execute("SHOW BINARY LOG STATUS")[0][1]
     readers = Readers(full_mysql_server, (full_mysql_server.data / name).read_bytes())
-    piece = Slice(0, name, start, end)
-    assert len(readers.kernel(piece)) == 1
+    slice = Slice(0, name, start, end)
+    assert len(readers.kernel(slice)) == 1
     with pytest.raises(BinlogFormatError, match=rf"{says}") as refused:
-        readers.reference(piece)
+        readers.reference(slice)
     assert f"{name}:" in str(refused.value)

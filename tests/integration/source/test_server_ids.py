@@ -1,4 +1,4 @@
-"""More slices than ids, a backfill and looks at the same binlog, all at once: no reader ends another."""
+"""More slices than ids, a backfill and look-ups in the same binlog at once: no reader ends another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def filled(mysql_server: MysqlServer, database: str) -> str:
     return database
 
 
-def test_more_slices_than_ids_a_backfill_and_looks_at_once_end_no_reader(
+def test_no_reader_ends_another_with_few_server_ids(
     spark: SparkTarget,
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,

@@ -1,25 +1,31 @@
-"""A session reads what is there now, whatever the server's settings make of other clients."""
+"""A session reads current data, under any settings of the server."""
 
 from __future__ import annotations
 
+import pickle
+import ssl
 from pathlib import Path
+from tempfile import gettempdir
+from urllib.parse import urlencode
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from changefeed.errors import SourceError
+from changefeed.errors import SettingsError, SourceError
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.session_settings import EVERYWHERE, MARIADB, MYSQL
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
-from devstack.process import started
+from devstack.process import run_server
 from devstack.sql_server import SqlServer
+
+PEM_FILES = {"ssl_ca": "ca", "ssl_cert": "client-cert", "ssl_key": "client-key"}
 
 
 @pytest.mark.parametrize("kind", ["mysql_server", "mariadb_server"])
-def test_a_session_sees_later_definitions_and_rows_where_the_server_s_autocommit_is_off(
+def test_session_sees_later_ddl_and_rows_with_autocommit_off(
     kind: str, request: pytest.FixtureRequest, unique_name: str
 ) -> None:
     server: SqlServer = request.getfixturevalue(kind)
@@ -38,7 +44,7 @@ def test_a_session_sees_later_definitions_and_rows_where_the_server_s_autocommit
         server.execute("SET GLOBAL autocommit = 1", f"DROP DATABASE {unique_name}")
 
 
-def test_server_with_no_accepted_version_of_tls_is_refused_with_what_to_do(
+def test_server_without_accepted_tls_version_is_refused_with_a_remedy(
     mysql_80_server: MysqlServer, tmp_path: Path
 ) -> None:
     """MySQL 5.7.22 has TLS 1.1 at most, and is given the certificate that 8.0 made for itself."""
@@ -54,12 +60,46 @@ def test_server_with_no_accepted_version_of_tls_is_refused_with_what_to_do(
         "ssl-key": str(tmp_path / "key.pem"),
     }
     owner = ProcessId.own()
-    with started(MysqlServer(tmp_path / "own", release="5.7", options=options, owner=owner, quick=True)) as server:
+    with run_server(MysqlServer(tmp_path / "own", release="5.7", options=options, owner=owner, quick=True)) as server:
         assert server.execute("SHOW VARIABLES LIKE 'have_ssl'") == [("have_ssl", "YES")]
         with pytest.raises(SourceError, match=r"1\.2 or newer.*Upgrade the server, or .*ssl_mode=disabled"):
             Session(MysqlConnection.from_uri(server.url))
         with Session(MysqlConnection.from_uri(f"{server.url}/?ssl_mode=disabled")) as session:
             assert session.version.startswith("5.7.22")
+
+
+def test_certificates_and_key_as_pem_text_open_a_verified_connection(
+    mysql_server: MysqlServer, unique_name: str
+) -> None:
+    """As text in an Airflow connection, they need no file on the workers. The login requires the client's own."""
+    user = unique_name[:32]
+    texts = {name: (mysql_server.data / f"{file}.pem").read_text() for name, file in PEM_FILES.items()}
+    mysql_server.execute(f"CREATE USER {user} IDENTIFIED BY 'own' REQUIRE X509")
+    try:
+        uri = f"mysql://{user}:own@127.0.0.1:{mysql_server.port}/?ssl_verify=ca&{urlencode(texts)}"
+        connection: MysqlConnection = pickle.loads(pickle.dumps(MysqlConnection.from_uri(uri)))
+        assert "BEGIN" not in repr(connection)
+        before = set(Path(gettempdir()).iterdir())
+        with Session(connection) as session:
+            assert session.row("SELECT CURRENT_USER()") == (f"{user}@%",)
+            assert isinstance(session.raw._sock, ssl.SSLSocket)
+        assert not [file for file in set(Path(gettempdir()).iterdir()) - before if "pem" in file.name]
+        with pytest.raises(SourceError, match="refuses user"):
+            Session(MysqlConnection.from_uri(uri.partition("&ssl_cert=")[0]))
+        with pytest.raises(SourceError, match=r"certificate is not accepted.*Nothing was sent"):
+            Session(MysqlConnection.from_uri(uri.replace("127.0.0.1", "localhost").replace("ssl_verify=ca&", "")))
+    finally:
+        mysql_server.execute(f"DROP USER {user}")
+
+
+@pytest.mark.parametrize("option", ["ssl_ca", "ssl_cert", "ssl_key"])
+def test_text_that_is_no_certificate_is_an_error_that_does_not_show_it(mysql_server: MysqlServer, option: str) -> None:
+    """Without percent-encoding, each + of a PEM text becomes a space."""
+    texts = {name: (mysql_server.data / f"{file}.pem").read_text() for name, file in PEM_FILES.items()}
+    texts[option] = "-----BEGIN PRIVATE KEY-----\nhunter2 \n-----END PRIVATE KEY-----\n"
+    with pytest.raises(SettingsError, match=r"ssl_ca, ssl_cert or ssl_key .*Nothing was sent.*%2B") as caught:
+        Session(MysqlConnection.from_uri(f"{mysql_server.url}/?{urlencode(texts)}"))
+    assert "hunter2" not in str(caught.value)
 
 
 HOSTILE = {
@@ -81,7 +121,7 @@ HOSTILE = {
     "max_statement_time": "0.001",
     "system_versioning_asof": "'2001-01-01'",
 }
-"""A value of each setting with which another client reads something else, or nothing."""
+"""A value of each setting with which other clients get another result, or none."""
 _TABLE = "(a INT, b CHAR(9), c TIMESTAMP DEFAULT '2026-01-02 03:04:05')"
 
 

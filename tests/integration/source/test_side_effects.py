@@ -24,7 +24,7 @@ def server(request: pytest.FixtureRequest, unique_name: str) -> Iterator[SqlServ
         "CREATE TABLE log (id INT PRIMARY KEY)",
         "CREATE FUNCTION Noted(x INT) RETURNS INT DETERMINISTIC BEGIN INSERT INTO log VALUES (x); RETURN x; END",
         "CREATE TABLE watched (id INT PRIMARY KEY)",
-        "CREATE TRIGGER told AFTER INSERT ON watched FOR EACH ROW INSERT INTO log VALUES (NEW.id)",
+        "CREATE TRIGGER logged AFTER INSERT ON watched FOR EACH ROW INSERT INTO log VALUES (NEW.id)",
         f"GRANT TRIGGER ON `{unique_name}`.* TO changefeed@'%'",
         "CREATE VIEW shown AS SELECT * FROM log",
         "CREATE TABLE child (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES plain (id) ON DELETE CASCADE)",
@@ -35,9 +35,7 @@ def server(request: pytest.FixtureRequest, unique_name: str) -> Iterator[SqlServ
     server.execute(f"DROP DATABASE `{unique_name}`")
 
 
-def test_functions_triggers_and_views_raise_doubts_and_cascades_are_followed(
-    server: SqlServer, unique_name: str
-) -> None:
+def test_functions_triggers_and_views_raise_doubts(server: SqlServer, unique_name: str) -> None:
     with Session(MysqlConnection.from_uri(server.url)) as session:
         reach, context = Reach(lambda: session), SessionContext(unique_name)
 
@@ -51,10 +49,10 @@ def test_functions_triggers_and_views_raise_doubts_and_cascades_are_followed(
         assert "function 'noted'" in doubt("INSERT INTO log SELECT `NOTED` /* a\ncomment */ (id) FROM plain")
         assert "function 'noted'" in doubt("INSERT INTO log VALUES (noted/**//*(*/ # (\n -- (\n (1))")
         assert doubt("INSERT INTO log SELECT id FROM plain WHERE 'noted(1)' <> '' -- noted(1)") == ""
-        assert "trigger 'told'" in doubt("INSERT INTO watched VALUES (1)")
+        assert "trigger 'logged'" in doubt("INSERT INTO watched VALUES (1)")
         assert "is a view" in doubt("DELETE FROM shown")
         assert "does not say" in doubt("SELECT `noted`(1)")
         assert "does not say" in doubt("FROBNICATE log")
-        written = reach.written((TableName(unique_name, "plain"),))
-        assert {name.table for name in written} - {"kept"} == {"plain", "child", "grandchild"}
-        assert session.is_mariadb or TableName(unique_name, "kept") not in written  # MariaDB shows no rules
+        written_tables = reach.written_tables((TableName(unique_name, "plain"),))
+        assert {name.table for name in written_tables} - {"kept"} == {"plain", "child", "grandchild"}
+        assert session.is_mariadb or TableName(unique_name, "kept") not in written_tables  # MariaDB shows no rules

@@ -44,6 +44,10 @@ KEYS = {
 COMPOSITE = "`a``%s` VARCHAR(9) COLLATE utf8mb4_unicode_ci, b DECIMAL(5, 2), c BINARY(2), PRIMARY KEY (b, `a``%s`, c)"
 
 
+LABELS = [", ".join(f"'{number}'" for number in range(count)) for count in (53, 64)]
+KEYS["long set"] = (f"a SET({LABELS[0]})", ["0", "1", f"{2**53 - 3}", f"{2**53 - 2}", f"{2**53 - 1}"])
+
+
 @pytest.fixture(params=["mysql_server", "mariadb_server"])
 def server(request: pytest.FixtureRequest) -> SqlServer:
     found: SqlServer = request.getfixturevalue(request.param)
@@ -69,12 +73,12 @@ def check(server: SqlServer, database: str, table: str, rows: int) -> None:
         assert key.is_walked
         names = ", ".join(f"HEX(`{schema.columns[n].name.replace('`', '``')}`)" for n in schema.primary_key)
         order = ", ".join(f"`{schema.columns[n].name.replace('`', '``')}`" for n in schema.primary_key)
-        wanted = session.rows(f"SELECT {names} FROM {database}.{table} ORDER BY {order}")
+        expected = session.rows(f"SELECT {names} FROM {database}.{table} ORDER BY {order}")
         cut = [
             session.rows(f"SELECT {names} FROM {key.source} WHERE {key.condition(each)} ORDER BY {order}")
             for each in ranges(key, session, rows)
         ]
-        assert [row for part in cut for row in part] == wanted
+        assert [row for part in cut for row in part] == expected
         assert all(len(part) == rows for part in cut[:-1])
         assert len(cut[-1]) < rows
 
@@ -91,6 +95,18 @@ def test_ranges_of_a_key_hold_each_row_once(server: SqlServer, unique_name: str,
         cursor.execute(f"INSERT INTO {unique_name}.t (a) VALUES {inserted}")
     for rows in (1, 2):
         check(server, unique_name, "t", rows)
+
+
+def test_set_that_servers_compare_as_double_is_one_range(server: SqlServer, unique_name: str) -> None:
+    server.execute(
+        f"CREATE DATABASE {unique_name}", f"CREATE TABLE {unique_name}.t (a SET({LABELS[1]}) PRIMARY KEY, v INT)"
+    )
+    with Session(MysqlConnection.from_uri(server.root_url)) as session:
+        schema = table_schema(session, unique_name, "t")
+        assert schema is not None
+        key = TableKey.of(schema)
+        assert key is not None
+        assert not key.is_walked
 
 
 def test_ranges_of_a_key_of_several_columns_follow_its_own_order(server: SqlServer, unique_name: str) -> None:
@@ -133,7 +149,7 @@ def test_a_range_of_several_columns_is_read_along_the_index(server: SqlServer, u
             assert sum(read.values()) <= 110, (each, read)
 
 
-def test_a_table_without_a_key_or_with_a_key_of_a_prefix_is_not_walked(server: SqlServer, unique_name: str) -> None:
+def test_table_without_key_or_with_prefix_key_is_one_chunk(server: SqlServer, unique_name: str) -> None:
     server.execute(
         f"CREATE DATABASE {unique_name}",
         f"CREATE TABLE {unique_name}.bare (a INT UNIQUE NOT NULL)",

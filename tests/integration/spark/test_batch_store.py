@@ -1,4 +1,4 @@
-"""What is put into a store while decoding comes out where it is published: the same from files as through Spark."""
+"""Decoded batches reach the tasks that publish them, from files as through Spark."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from changefeed.spark.stages.payload_files import payload_file
 from changefeed.spark.target import SparkTarget
 
 
-def piece(number: int) -> Slice:
+def make_slice(number: int) -> Slice:
     return Slice(number, "bin.000001", 4, 100)
 
 
 def stages(folder: str | None):  # type: ignore[no-untyped-def] # of functions that travel to workers by value
-    """A decode stage that makes two batches for each of three partitions, and a publish stage that tells what comes."""
+    """A decode stage that makes two batches for each of three partitions, and a publish stage that reports its
+    batches."""
 
-    def decode(pieces: Sequence[Slice]) -> Iterator[StoredBatch | TaskMessage]:
+    def decode(slices: Sequence[Slice]) -> Iterator[StoredBatch | TaskMessage]:
         with payload_file(folder) as file:
-            for each in pieces:
+            for each in slices:
                 for number in range(6):
                     where = ("t", number % 3, "bin.000001", each.number, number)
                     payload = b"%d %d" % (each.number, number)
@@ -43,25 +44,25 @@ def stages(folder: str | None):  # type: ignore[no-untyped-def] # of functions t
 
 
 def failures(messages: Iterable[TaskMessage]) -> list[Failure]:
-    """The messages, all of which are failures: they stand for whatever a stage says."""
+    """The messages, which are all failures, as a stage may return any message."""
     found = list(messages)
     assert all(isinstance(each, Failure) for each in found)
     return cast(list[Failure], found)
 
 
 def check(store: BatchStore, folder: str | None) -> None:
-    """Batches of five slices, in three tasks, get to where they are published in their order."""
+    """Batches of five slices from three tasks are published in order."""
     decode, publish = stages(folder)
-    tasks = [[piece(0), piece(3)], [piece(1), piece(4)], [piece(2)]]
+    tasks = [[make_slice(0), make_slice(3)], [make_slice(1), make_slice(4)], [make_slice(2)]]
     assert sorted(each.message for each in failures(store.decode(tasks, decode))) == list("01234")
     in_place = failures(store.publish(publish))
     assert [each.message for each in in_place if each.name == "task"] == ["0", "1", "2"]
     assert [each.message for each in in_place if each.name != "task"] == [
         f"{each.number} {number}" for task in tasks for each in task for number in range(6)
     ]
-    assert store.decode([[piece(5)]], decode) == [Failure("decoded", "5")]
-    packed = {("t", 0): 1, ("t", 1): 0, ("t", 2): 1}
-    assert store.publish(publish, packed) == [
+    assert store.decode([[make_slice(5)]], decode) == [Failure("decoded", "5")]
+    assigned_tasks = {("t", 0): 1, ("t", 1): 0, ("t", 2): 1}
+    assert store.publish(publish, assigned_tasks) == [
         message
         for task, partitions in ((0, (1,)), (1, (0, 2)))
         for message in [

@@ -1,4 +1,4 @@
-"""`spark.session.read.format("mysql_binlog")`: a binlog as a DataFrame, whatever slices it is read in."""
+"""`spark.session.read.format("mysql_binlog")`: a binlog as a DataFrame, with slices of any size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
 
 @pytest.fixture
 def options(server: SqlServer, unique_name: str) -> dict[str, str]:
-    """The options that read all that was done in a database, over two binlog files."""
+    """The options that read all changes of a database, over two binlog files."""
     server.execute("FLUSH BINARY LOGS")
     start = coordinates(server)
     with server.connect() as connection, connection.cursor() as cursor:
@@ -78,7 +78,7 @@ def test_the_rows_make_the_tables_that_select_gives(
     assert (keyless.op, keyless.key, keyless.before, keyless.after) == ("c", None, None, '{"n":5}')
 
 
-def test_what_a_row_says_of_its_event_is_what_the_server_shows(
+def test_event_columns_of_a_row_are_as_the_server_shows_them(
     spark: SparkTarget, server: SqlServer, options: dict[str, str]
 ) -> None:
     rows = read(spark, **options)
@@ -95,10 +95,10 @@ def test_what_a_row_says_of_its_event_is_what_the_server_shows(
 
 
 def test_slices_of_any_size_give_the_same_rows(spark: SparkTarget, options: dict[str, str]) -> None:
-    whole, cut = ({**options, "slice_bytes": size} for size in ("1000000000", "8000"))
-    assert len(BinlogDataSourceReader(whole).partitions()) == 2
+    uncut, cut = ({**options, "slice_bytes": size} for size in ("1000000000", "8000"))
+    assert len(BinlogDataSourceReader(uncut).partitions()) == 2
     assert len(BinlogDataSourceReader(cut).partitions()) > 4
-    assert read(spark, **whole) == read(spark, **cut)
+    assert read(spark, **uncut) == read(spark, **cut)
 
 
 def test_tables_are_chosen_by_patterns(spark: SparkTarget, options: dict[str, str], unique_name: str) -> None:
@@ -108,8 +108,8 @@ def test_tables_are_chosen_by_patterns(spark: SparkTarget, options: dict[str, st
     assert none == [], "from the start to the start there is nothing"
 
 
-def test_what_cannot_be_read_is_refused_before_a_task_begins(spark: SparkTarget, options: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match=r"unknown option 'tabels' of mysql_binlog; it knows .*tables"):
+def test_unreadable_options_are_refused_before_a_task_begins(spark: SparkTarget, options: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=r"unknown option 'tabels' of mysql_binlog; expected one of .*tables"):
         BinlogDataSourceReader({**options, "tabels": "a.b"})
     with pytest.raises(BinlogGoneError, match="000000"):
         BinlogDataSourceReader({**options, "start": "binlog.000000:4"}).partitions()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from integration.airflow.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed
-from integration.rebuilt import event_ids, rebuilt, records_of, selected
+from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
 from changefeed.errors import SettingsError
 from changefeed.spark.connect import connect_session
@@ -42,7 +43,7 @@ def test_a_dag_publishes_through_spark_connect(feed: Feed) -> None:
             database=feed.database,
         )
         assert feed.do("run") == IN_FULL
-        assert rebuilt(feed.records("orders")) == selected(feed.mysql, feed.database, "orders")
+        assert topic_rows(feed.records("orders")) == select_rows(feed.mysql, feed.database, "orders")
     published = event_ids(feed.records("orders"))
     assert len(published) == len(set(published)), "no event twice"
     assert "spark-submit" not in feed.log.read_text()
@@ -57,7 +58,44 @@ def test_server_with_a_token_runs_nothing_for_whoever_has_none(spark_connect: Sp
         pass
 
 
-def test_the_command_uses_it_too_and_tells_one_that_is_away(
+END_IN_MID_JOB = """
+import os, signal, sys, time
+from pathlib import Path
+from changefeed.spark.connect import connect_session
+
+def end(*_):
+    raise SystemExit(143)
+
+def beat(batches):
+    for _ in range(600):
+        Path(sys_argv[2]).touch()
+        time.sleep(0.1)
+    yield from batches
+
+sys_argv = sys.argv
+signal.signal(signal.SIGTERM, end)
+with connect_session(sys_argv[1]) as spark:
+    spark.session.range(0, 1, 1, 1).mapInArrow(beat, "id long").collect()
+"""
+
+
+def test_job_of_a_process_that_is_ended_ends_on_the_server(spark_connect: SparkConnectServer, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    process = subprocess.Popen([sys.executable, "-c", END_IN_MID_JOB, spark_connect.url, str(beat)])
+    deadline = time.monotonic() + 120
+    while not beat.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(30) == 143
+    time.sleep(5)  # Spark ends the worker of a cancelled task after 2 seconds
+    beat.unlink()
+    time.sleep(1)
+    assert not beat.exists(), "the task continues"
+
+
+def test_command_uses_the_connect_server_and_reports_one_that_is_down(
     spark_connect: SparkConnectServer,
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -96,10 +134,10 @@ spark: {{connect: '{url}'}}
     assert "SparkUnavailableError" in away.stderr
     done = run(spark_connect.url)
     assert done.returncode == 0, done.stderr
-    assert rebuilt(records_of(kafka_broker.bootstrap, f"{database}.t")) == selected(mysql_server, database, "t")
+    assert topic_rows(records_of(kafka_broker.bootstrap, f"{database}.t")) == select_rows(mysql_server, database, "t")
 
 
-def test_runs_share_the_days_session_and_its_workers_and_begin_another_where_the_server_ended_it(
+def test_runs_share_a_session_and_its_workers_until_the_server_ends_it(
     spark_connect: SparkConnectServer,
 ) -> None:
     def parent(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,7 +145,7 @@ def test_runs_share_the_days_session_and_its_workers_and_begin_another_where_the
             yield pa.RecordBatch.from_pydict({"id": [os.getppid()]})
 
     def run(end: bool = False) -> tuple[str, int]:
-        """A run's session, and the process that its worker is a child of."""
+        """The session of a run, and the parent process of its worker."""
         with connect_session(spark_connect.url) as spark:
             spark.warm_up(1)()
             session: Any = spark.session

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from integration.binlog_of import Binlog, binlog_of
-from integration.rebuilt import records_of
 from integration.settings.test_routing import Runs, pipeline_of
+from integration.topic_rows import records_of
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.errors import BadRecordError, SettingsError
@@ -48,7 +48,7 @@ def published(records: list[Any]) -> list[tuple[bytes, bytes | None, dict[str, b
     ]
 
 
-def test_a_row_is_a_message_of_the_topic_that_its_aggregate_names_and_its_delete_is_none(
+def test_outbox_row_goes_to_the_topic_of_its_aggregate_and_delete_is_skipped(
     spark: SparkTarget, full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     name, mysql = unique_name, full_mysql_server
@@ -141,9 +141,7 @@ def test_columns_are_those_that_the_options_name_and_bytes_are_bytes(
     }
 
 
-def test_an_update_is_passed_over_or_stops_the_run_as_the_option_says(
-    full_mysql_server: MysqlServer, database: str
-) -> None:
+def test_outbox_update_is_skipped_or_fails_the_run_by_option(full_mysql_server: MysqlServer, database: str) -> None:
     statements = (OTHER, "INSERT INTO events VALUES (1, 'a', 'k', 'v')", "UPDATE events SET body = 'w'")
     assert len(messages_of(full_mysql_server, database, pipeline_of(database, outbox=OPTIONS), *statements)) == 1
     strict = pipeline_of(database, outbox={**OPTIONS, "table.op.invalid.behavior": "error"})
@@ -245,7 +243,7 @@ def by_partition(binlog: Binlog, outbox: OutboxSettings, rules: ColumnRules) -> 
     finisher = TransformFinisher((), DebeziumFormat("p", 0), rules, lambda _topic: 3, outbox=outbox)
     for block in binlog.blocks(DebeziumFormat("p", 0), finisher=finisher, columns=rules):
         made.setdefault((block.topic, block.partition), []).extend(block.messages())
-    assert finisher.taken_counts() == {"outbox": 5}
+    assert finisher.take_drop_counts() == {"outbox": 5}
     return made
 
 
@@ -327,6 +325,6 @@ def test_rows_that_make_no_message_leave_the_others(
         ("good", b"0"),
         ("good", b"4"),
     ]
-    for words in ("'x bad' cannot be a topic's name", "its 'kind' is NULL", "its 'shard' is '7': wanted a partition"):
+    for words in ("'x bad' cannot be a topic's name", "its 'kind' is NULL", "its 'shard' is '7': expected a partition"):
         assert f"{words}" in caplog.text
     assert f"of table '{database}.events' with key {{'n': 4}}" in caplog.text

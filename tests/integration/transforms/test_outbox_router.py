@@ -1,4 +1,4 @@
-"""Outbox rows beside Debezium's connector with its event router, on the same stretch of a binlog."""
+"""Outbox rows beside Debezium's connector with its event router, on the same range of a binlog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from integration.binlog_of import Binlog, binlog_of
-from integration.debezium_connector import LAST_TABLE, Stretch, records_of
+from integration.debezium_connector import LAST_TABLE, BinlogRange, records_of
 from integration.settings.test_routing import pipeline_of
 
 from changefeed.model.column_rules import ALL_SHOWN
@@ -81,8 +81,8 @@ def test_messages_are_those_of_debeziums_event_router(
         }
         for name, (converter, options) in ROUTER.items()
     }  # fmt: skip
-    stretch = Stretch(unique_name, file, position, gtids.replace("\n", ""))
-    theirs = records_of(tmp_path / "connect", full_mysql_server, kafka_broker, stretch, connectors)
+    binlog_range = BinlogRange(unique_name, file, position, gtids.replace("\n", ""))
+    theirs = records_of(tmp_path / "connect", full_mysql_server, kafka_broker, binlog_range, connectors)
     for name, (_, options) in ROUTER.items():
         connector = f"{unique_name}-{name}"
         outbox = {"tables": ["*.outbox"], **options, "route.topic.replacement": topic_of(connector, name)}
@@ -104,7 +104,7 @@ def topic_of(connector: str, name: str) -> str:
 
 
 def own(headers: Mapping[str, bytes | None]) -> dict[str, bytes]:
-    """Without those of the connector, and without those that are null, which have no header here."""
+    """Without those of the connector and without null ones, which have no header here."""
     return {
         name: value
         for name, value in headers.items()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,7 +42,9 @@ from changefeed.settings.routes import compile_routes
 from changefeed.settings.transform_settings import TransformCall
 from changefeed.settings.transform_source import transform_source
 from changefeed.transforms.arrow_changes import ArrowChanges
+from changefeed.transforms.change import Change, Coordinates
 from changefeed.transforms.finisher import TransformFinisher
+from changefeed.transforms.lines import change_of, line_of
 from changefeed.transforms.plain_rows import KNOWN, PlainRows
 from devstack.mysql import MysqlServer
 
@@ -101,7 +106,7 @@ def decoded(
         )
     for messages in given.values():
         orders = [(message.position, message.sequence) for message in messages]
-        assert orders == sorted(set(orders)), "each stands behind those before it"
+        assert orders == sorted(set(orders)), "each is after those before it"
     return given
 
 
@@ -138,7 +143,7 @@ def test_a_function_that_changes_nothing_leaves_every_byte_as_the_kernel_writes_
 ) -> None:
     made = finisher(SAME, SAME, format=format)
     assert without_sequences(decoded(binlog, made, format)) == without_sequences(decoded(binlog, format=format))
-    assert made.taken_counts() == {}
+    assert made.take_drop_counts() == {}
 
 
 def test_rows_of_a_compressed_transaction_keep_their_places(
@@ -167,7 +172,7 @@ def test_rows_of_xa_transactions_go_through_functions_at_their_commit(
     assert values_of(decoded(binlog, finisher(SAME)), "t") == ["x", "y"]
     dropping = finisher("def transform(change):\n    return change if change.row['id'] > 9 else None\n")
     assert values_of(decoded(binlog, dropping), "t") == ["y"]
-    assert dropping.taken_counts() == {"f0": 1}, "none of those that were rolled back"
+    assert dropping.take_drop_counts() == {"f0": 1}, "no row that was rolled back"
 
 
 @pytest.mark.parametrize(
@@ -203,8 +208,8 @@ def transform(change, *, suffix):
         return None
     if change.row["id"] == 2:
         change.row["note"] += suffix
-        return [change, change.changed(topic="elsewhere"), change.changed(topic="other.t", key=())]
-    return change.changed(topic="t.rest")
+        return [change, change.replace(topic="elsewhere"), change.replace(topic="other.t", key=())]
+    return change.replace(topic="t.rest")
 """
     made = finisher((function, {"suffix": " +"}))
     given = decoded(binlog, made)
@@ -212,7 +217,7 @@ def transform(change, *, suffix):
     assert t == values_of(given, "elsewhere") == values_of(given, "other.t") == ["Zoë 😀 +", "Zoë 😀! +"]
     assert values_of(given, "t.rest") == ["a", "c", "a!", None, None, "c"], "a change of key: delete, tombstone, create"
     assert values_of(given, "other") == ["first", "second", "third", "fourth"]
-    assert made.taken_counts() == {"f0": 1}
+    assert made.take_drop_counts() == {"f0": 1}
     (create, *_) = [m for (topic, _), ms in given.items() if topic == "elsewhere" for m in ms]
     assert create.event_id.endswith(b"/1.1"), "row 1, part 1"
     assert create.key == b'{"id":2}'
@@ -225,10 +230,8 @@ def values_of(given: dict[tuple[str, int], list[Message]], topic: str) -> list[A
     return [value and value["after"] and value["after"]["note"] for value in values(given, topic)]
 
 
-def test_rows_sent_to_another_tables_topic_stand_between_its_own_in_binlog_order(
-    binlog: Binlog, finisher: Make
-) -> None:
-    made = finisher(f'def transform(change):\n    return change.changed(topic="{binlog.database}.other")\n')
+def test_rows_sent_to_another_tables_topic_are_in_binlog_order(binlog: Binlog, finisher: Make) -> None:
+    made = finisher(f'def transform(change):\n    return change.replace(topic="{binlog.database}.other")\n')
     given = decoded(binlog, made)
     assert {topic for topic, _ in given} == {"other"}
     notes = values_of(given, "other")
@@ -284,11 +287,11 @@ def test_masks_and_columns_left_out_come_after_functions(binlog: Binlog, finishe
     with pytest.raises(SettingsError, match="belongs to the primary key"):
         decoded(binlog, finisher(SAME, rules=key))
     number = ColumnRules((ColumnRule("*.t.big", FirstCharacters(1), "columns.mask"),))
-    with pytest.raises(SettingsError, match="'big' is no text behind the pipeline's functions"):
+    with pytest.raises(SettingsError, match="'big' is no text after the pipeline's functions"):
         decoded(binlog, finisher(SAME, rules=number))
 
 
-def test_a_statements_text_stands_in_no_record_of_a_pipeline_with_functions(
+def test_records_of_a_pipeline_with_functions_have_no_statement_text(
     full_mysql_server: MysqlServer, unique_name: str, finisher: Make
 ) -> None:
     binlog = binlog_of(full_mysql_server, unique_name, "SET binlog_rows_query_log_events = ON", *ROWS)
@@ -302,22 +305,22 @@ def test_a_statements_text_stands_in_no_record_of_a_pipeline_with_functions(
     ("body", "words"),
     [
         ("raise KeyError('card')", ["KeyError: 'card'"]),
-        ("return 5", ["returned int", "wanted a Change"]),
+        ("return 5", ["returned int", "expected a Change"]),
         ("return [change, 5]", ["returned int"]),
-        ("return change.changed(table='x')", ["changed table"]),
-        ("return change.changed(op='x')", ["op is 'x'"]),
-        ("return change.changed(op='u')", ["of op u wanted before and after"]),
-        ("return change.changed(after=[1])", ["a row is list"]),
+        ("return change.replace(table='x')", ["changed table"]),
+        ("return change.replace(op='x')", ["op is 'x'"]),
+        ("return change.replace(op='u')", ["of op u expected before and after"]),
+        ("return change.replace(after=[1])", ["a row is list"]),
         ("del change.after['id']; return change", ["the key's column 'id' is not in the row"]),
         ("change.after['note'] = {1, 2}; return change", ["cannot be written", "set"]),
-        ("return change.changed(topic='a b')", ["cannot be written", "'a b' cannot be a topic's name"]),
-        ("return change.changed(topic='changefeed.x.commits')", ["is not for rows"]),
-        ("return change.changed(topic='__consumer_offsets')", ["is not for rows"]),
-        ("return change.changed(topic=None)", ["topic is NoneType"]),
+        ("return change.replace(topic='a b')", ["cannot be written", "'a b' cannot be a topic's name"]),
+        ("return change.replace(topic='changefeed.x.commits')", ["is not for rows"]),
+        ("return change.replace(topic='__consumer_offsets')", ["is not for rows"]),
+        ("return change.replace(topic=None)", ["topic is NoneType"]),
         ("return [change] * 70000", ["more than 65,536 changes"]),
     ],
 )
-def test_what_a_function_fails_on_is_told_with_function_table_key_and_coordinates(
+def test_function_error_has_function_table_key_and_coordinates(
     binlog: Binlog, finisher: Make, body: str, words: Sequence[str]
 ) -> None:
     with pytest.raises(BadRecordError) as caught:
@@ -367,7 +370,7 @@ def test_a_function_of_batches_changes_drops_and_splits_many_rows_at_once(binlog
     made = finisher((BATCHES, {"suffix": " +"}), SAME)
     given = decoded(binlog, made)
     assert values_of(given, "t")[:6] == ["a +", "a +", "Zoë 😀 +", "Zoë 😀 +", "c +", "c +"]
-    assert made.taken_counts() == {"f0": 1}
+    assert made.take_drop_counts() == {"f0": 1}
     assert values_of(given, "other") == ["first", "second", "third", "fourth"]
 
 
@@ -418,13 +421,13 @@ def no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_objects")
 @pytest.mark.parametrize("name", ["headers", *EVERY_FORMAT])
-def test_rows_pass_by_columns_through_functions_of_batches_in_each_format_to_the_same_bytes(
+def test_batch_functions_keep_the_bytes_of_unchanged_rows_in_each_format(
     many: Binlog, finisher: Make, name: str
 ) -> None:
     format = {**EVERY_FORMAT, "headers": FORMAT}[name]
     made = finisher(SAME_BATCH, SAME_BATCH, format=format)
     assert without_sequences(decoded(many, made, format)) == without_sequences(decoded(many, format=format))
-    assert made.taken_counts() == {}
+    assert made.take_drop_counts() == {}
 
 
 @pytest.mark.usefixtures("no_objects")
@@ -495,12 +498,12 @@ def transform(change):
         row["length"] = None if row["note"] is None else len(row["note"])
         row["is_long"] = None if row["note"] is None else len(row["note"]) > 3
         del row["flag"]
-    return change.changed(topic="even") if change.coordinates.position % 2 == 0 else change
+    return change.replace(topic="even") if change.coordinates.position % 2 == 0 else change
 """
 
 
 @pytest.mark.parametrize("name", ["headers", "flat", "maxwell"])
-def test_columns_that_a_function_of_batches_adds_drops_and_sends_elsewhere_are_those_of_one_of_rows(
+def test_batch_function_equals_row_function_for_columns_and_routing(
     many: Binlog, finisher: Make, name: str, request: pytest.FixtureRequest
 ) -> None:
     format = {**EVERY_FORMAT, "headers": FORMAT}[name]
@@ -509,7 +512,7 @@ def test_columns_that_a_function_of_batches_adds_drops_and_sends_elsewhere_are_t
     request.getfixturevalue("no_objects")
     of_batches = finisher(COLUMNS, SAME_BATCH, format=format)
     assert without_sequences(decoded(many, of_batches, format)) == without_sequences(by_rows)
-    assert of_batches.taken_counts() == of_rows.taken_counts() == {"f0": 20}
+    assert of_batches.take_drop_counts() == of_rows.take_drop_counts() == {"f0": 20}
 
 
 @pytest.mark.parametrize(
@@ -520,7 +523,7 @@ def test_columns_that_a_function_of_batches_adds_drops_and_sends_elsewhere_are_t
             "    return batch",
             ["KeyError", "'id': 2"],
         ),
-        ("return 5", ["returned int", "wanted a RecordBatch"]),
+        ("return 5", ["returned int", "expected a RecordBatch"]),
         ("return batch.drop_columns(['op'])", ["has no column 'op'"]),
         ("return batch.drop_columns(['change'])", ["has no column 'change'"]),
         (
@@ -602,7 +605,7 @@ def test_documents_that_have_no_type_together_come_in_several_batches(
         assert without_sequences(made) == without_sequences(decoded(binlog, format=format))
 
 
-def test_a_function_that_fails_on_large_batches_only_gets_smaller_ones_and_it_is_logged(
+def test_function_that_fails_on_large_batches_gets_smaller_ones(
     many: Binlog, finisher: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     few = "def transform_batch(batch):\n    assert len(batch) <= 16, len(batch)\n    return batch\n"
@@ -626,7 +629,7 @@ def test_functions_of_rows_and_of_batches_follow_each_other(binlog: Binlog, fini
 
 def test_of_a_change_that_cannot_be_written_in_part_nothing_is(binlog: Binlog, finisher: Make) -> None:
     function = (
-        "def transform(change):\n    return [change, change.changed(topic='a b' if change.row['id'] == 2 else 'ok')]\n"
+        "def transform(change):\n    return [change, change.replace(topic='a b' if change.row['id'] == 2 else 'ok')]\n"
     )
     given = decoded(binlog, finisher(function, dead_letters=LETTERS))
     assert "Zoë 😀" not in values_of(given, "t")
@@ -641,3 +644,129 @@ def test_rows_that_a_filter_leaves_out_reach_no_function(binlog: Binlog, finishe
     assert route is not None
     given = decoded(binlog, made, route={"rows": route.route.rows})
     assert "Zoë 😀" not in values_of(given, "t")
+
+
+SCRIPTED = """
+def transform(change):
+    change.ext = 1
+    if change.op == "d":
+        change.members["why"] = {"deleted": [change.row["id"], None]}
+    for row in change.rows:
+        row["changed"] = 1
+    return change
+"""
+SCRIPTED_BATCH = """
+import pyarrow as pa
+import pyarrow.compute as pc
+def transform_batch(batch):
+    return batch.set_column(
+        batch.schema.names.index("members"), "members", pa.array([json(change) for change in batch.to_pylist()])
+    )
+def json(change):
+    assert change["members"] is None
+    return '{"ext":1}' if change["op"] != "d" else '{"ext":1,"why":{"deleted":[%d,null]}}' % change["before"]["id"]
+"""
+
+
+def _rows_of_event(value: Any) -> list[Any]:
+    if "operation" in value:
+        (value,) = value["operation"].values()
+    rows: list[Any] = value["rows"]
+    return rows
+
+
+def test_member_set_by_a_function_is_in_the_records_of_each_format(binlog: Binlog, finisher: Make) -> None:
+    for name in sorted({*known_names(), "schemas"} - {"avro", "columns", "cloudevents"}):
+        options = {"schemas": True} if name == "schemas" else {}
+        format = format_of("debezium" if options else name, FormatSettings("test", 0, options=options))
+        if options:
+            with pytest.raises(BadRecordError, match="member 'ext': the schema of the records has no place for it"):
+                decoded(binlog, finisher(SCRIPTED, format=format), format)
+            continue
+        given = decoded(binlog, finisher(SCRIPTED, format=format), format)
+        joined = name in ("event", "fluvio")  # whose records have several changes: each row has its own
+        rows = [
+            row
+            for value in values(given, "t")
+            if value is not None
+            for row in (_rows_of_event(value) if joined else [value])
+        ]
+        assert rows
+        assert all(value["ext"] == 1 for value in rows), name
+        assert [value["why"] for value in rows if "why" in value] in ([{"deleted": [1, None]}], []), name
+        assert name == "fluvio" or all('"changed"' in json.dumps(value) for value in rows), name
+        others = [message.value for (topic, _), messages in given.items() for message in messages if topic == "other"]
+        assert all(b'"ext"' not in value for value in others if value), name
+    avro = format_of("avro", FormatSettings("test", 0))
+    with pytest.raises(BadRecordError, match="member 'ext': the schema of the records has no place for it"):
+        decoded(binlog, finisher(SCRIPTED, format=avro), avro)
+    column = SCRIPTED.replace("change.ext = 1", "").replace('change.members["why"]', "unused")
+    assert any(decoded(binlog, finisher(column, format=avro), avro).values())
+
+
+def test_members_leave_all_else_of_a_record_as_it_is(binlog: Binlog, finisher: Make) -> None:
+    without = decoded(binlog, finisher("def transform(change):\n    return change"))
+    with_ext = decoded(binlog, finisher("def transform(change):\n    change.ext = 1\n    return change"))
+    for messages in with_ext.values():
+        for message in messages:
+            if message.value is not None:
+                object.__setattr__(message, "value", message.value.replace(b',"ext":1}', b"}"))
+    assert with_ext == without
+
+
+def test_members_pass_through_functions_of_batches_and_of_rows(binlog: Binlog, finisher: Make) -> None:
+    of_rows = SCRIPTED.replace('row["changed"] = 1', "pass")
+    by_row = decoded(binlog, finisher(of_rows))
+    assert decoded(binlog, finisher(SCRIPTED_BATCH)) == by_row
+    same_batch = "def transform_batch(batch):\n    return batch"
+    same_row = "def transform(change):\n    assert change.ext == 1\n    return change.replace(topic=change.topic)"
+    assert decoded(binlog, finisher(of_rows, same_batch, same_row)) == by_row
+    broken = "import pyarrow as pa\ndef transform_batch(batch):\n    return pa.Table.from_batches([batch]).set_column("
+    broken += "batch.schema.names.index('members'), 'members', pa.array(['[1]'] * len(batch)))"
+    with pytest.raises(BadRecordError, match=r"members is '\[1\]': expected the text of a JSON object, or null"):
+        decoded(binlog, finisher(broken))
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("change.topic = 'x'", r"'topic' of a change cannot be set: return `change.replace\(topic=...\)`"),
+        ("change.tabel = 'x'", r"a change has no 'tabel' \(did you mean 'table'\?\). If a member of the record"),
+        ("change.topics = 'x'", r"did you mean 'topic'"),
+        ("change.table = 'x'", "'table' of a change says where it comes from, and stays"),
+        ("change.row = {}", "'row' of a change cannot be set: change what is in it"),
+        ("change.replace(topics='x')", "did you mean 'topic'"),
+        ("change.ext", "a change has no 'ext', and no function has set it"),
+        ("change.ext = {1, 2}", "its members .* are not JSON"),
+        ("change.source = 1", "the record has a member 'source' of its own: give this one another name"),
+    ],
+)
+def test_invalid_member_name_is_an_error(binlog: Binlog, finisher: Make, statement: str, words: str) -> None:
+    with pytest.raises(BadRecordError, match=words):
+        decoded(binlog, finisher(f"def transform(change):\n    {statement}\n    return change"))
+
+
+def test_extension_attributes_of_cloudevents_are_as_its_specification_says(binlog: Binlog, finisher: Make) -> None:
+    format = format_of("cloudevents", FormatSettings("test", 0))
+    made = "def transform(change):\n    change.{} = {}\n    return change"
+    events = [
+        each for each in values(decoded(binlog, finisher(made.format("ext", 1), format=format), format), "t") if each
+    ]
+    assert {event["ext"] for event in events} == {1}
+    for name, value, words in (("Ext", 1, "small letters and digits only"), ("ext", 0.5, "an integer of 32 bits")):
+        with pytest.raises(BadRecordError, match=words):
+            decoded(binlog, finisher(made.format(name, value), format=format), format)
+
+
+def test_a_change_with_members_can_be_copied_and_pickled_and_copies_have_their_own() -> None:
+    change = Change(
+        "c", "shop", "t", None, {"id": 1}, ("id",), "shop.t", datetime.now(UTC), None, Coordinates("b", 4, 0)
+    )
+    change.ext = 1
+    for copied in (copy.deepcopy(change), pickle.loads(pickle.dumps(change)), change.replace(), change.replace(ext=1)):
+        assert copied == change
+        copied.ext = 2
+        assert change.ext == 1
+    del change.ext
+    assert not change.members
+    assert change_of(line_of(change.replace(ext=[1])), 1).members == {"ext": [1]}

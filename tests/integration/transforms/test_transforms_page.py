@@ -1,4 +1,4 @@
-"""What docs/transforms.md shows is what happens."""
+"""What the guides about functions show is what happens."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from pathlib import Path
 
 import pytest
 import yaml
+from documentation import DOCS, code_blocks
 from integration.binlog_of import binlog_of
 
 from changefeed.settings.transform_settings import TransformCall, TransformSettings
-from changefeed.settings.transform_source import supplied_names, transform_source, transforms_folder
+from changefeed.settings.transform_source import list_supplied_transforms, transform_source, transforms_folder
 from changefeed.transforms.chain import Chain
 from changefeed.transforms.change import Change, Coordinates
 from changefeed.transforms.loading import Transform
 from devstack.mysql import MysqlServer
 
-PAGE = (Path(__file__).parents[3] / "docs" / "transforms.md").read_text()
+ROWS = (DOCS / "how-to" / "transform-rows.md").read_text()
+BATCHES = (DOCS / "how-to" / "transform-batches.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return code_blocks(ROWS, language)
 
 
 def function_in(text: str) -> str:
@@ -37,12 +39,12 @@ def function_in(text: str) -> str:
 
 
 def test_the_example_is_the_file_that_comes_along() -> None:
-    shown, _ = blocks("python")
+    (shown,) = blocks("python")
     assert function_in(shown) == function_in((transforms_folder() / "mask_cards.py").read_text())
 
 
 def test_the_example_of_batches_drops_deletes_and_changes_a_column(tmp_path: Path) -> None:
-    (tmp_path / "upper.py").write_text(blocks("python")[1])
+    (tmp_path / "upper.py").write_text(code_blocks(BATCHES, "python")[0])
     at = Coordinates("binlog.000001", 4, 0)
     begun = datetime.fromtimestamp(0, UTC)
     changes = [
@@ -52,7 +54,7 @@ def test_the_example_of_batches_drops_deletes_and_changes_a_column(tmp_path: Pat
     transform = Transform.of(TransformCall("*.*", transform_source("upper", tmp_path), {"column": "name"}))
     dropped: Counter[str] = Counter()
     chain = Chain([transform], dropped)
-    assert chain.of_change(changes[0]) == ([changes[0].changed(after={"id": 1, "name": "ADA"})], {})
+    assert chain.of_change(changes[0]) == ([changes[0].replace(after={"id": 1, "name": "ADA"})], {})
     assert chain.of_change(changes[1]) == ([], {})
     assert dropped == {"upper": 1}
 
@@ -60,7 +62,7 @@ def test_the_example_of_batches_drops_deletes_and_changes_a_column(tmp_path: Pat
 def test_the_yaml_is_taken_and_each_supplied_function_has_a_row() -> None:
     for entry in yaml.safe_load(blocks("yaml")[0])["transforms"]:
         TransformSettings.model_validate(entry)
-    assert sorted(re.findall(r"^\| `(\w+)` \| `columns?", PAGE, re.MULTILINE)) == supplied_names()
+    assert sorted(re.findall(r"^\| `(\w+)` \| `columns?", ROWS, re.MULTILINE)) == list_supplied_transforms()
 
 
 def test_the_commands_print_what_the_page_says(
@@ -102,11 +104,11 @@ def test_the_commands_print_what_the_page_says(
     [
         (["mask_cards", "--arguments", '{"colum": "card"}'], ["did you mean 'column'", "transform(change, column"]),
         (["mask_card"], ["no transform 'mask_card' (did you mean 'mask_cards'?)"]),
-        (["drop_fields", "--arguments", "[]"], ["wanted a JSON object"]),
+        (["drop_fields", "--arguments", "[]"], ["expected a JSON object"]),
         (["obfuscate", "--arguments", '{"columns": ["id"]}'], ["line 1: transform 'obfuscate' failed", "found int"]),
     ],
 )
-def test_a_wrong_call_is_told_without_a_traceback(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+def test_wrong_call_is_an_error_without_traceback(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     row = {"op": "c", "before": None, "after": {"id": 1}, "source": {"db": "a", "table": "b", "file": "f", "pos": 4}}
     events = tmp_path / "events.jsonl"
     events.write_text(json.dumps(row))

@@ -1,4 +1,4 @@
-"""verify of a follower says equal where rows and definitions are, and names what of a definition is not."""
+"""verify of a follower compares rows and table definitions, and names each difference."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from integration.followed import Followed
-from verified import verified
+from run_verify import run_verify
 
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.table_definition import DefinitionReader
-from changefeed.verify.follower_definitions import Compared, compare_definitions
+from changefeed.verify.follower_definitions import DefinitionComparison, compare_definitions
 from changefeed.verify.report import TableAccount, VerifyReport, summary
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -43,7 +43,7 @@ TABLES = (
     "CREATE TABLE hashed (id INT, b BINARY(4) DEFAULT 'ab', c VARBINARY(4) DEFAULT X'0061', PRIMARY KEY (id)) CHARSET "
     "latin1 PARTITION BY RANGE (MOD(id, 9)) SUBPARTITION BY HASH (id + 1) (PARTITION p0 VALUES LESS THAN MAXVALUE)",
 )
-"""What every version makes alike."""
+"""Tables whose definitions are the same in every version."""
 NAMES = ("everything", "child", "parted", "listed", "hashed")
 
 
@@ -57,7 +57,7 @@ NAMES = ("everything", "child", "parted", "listed", "hashed")
         pytest.param("mysql_57_server", "mariadb_server", marks=pytest.mark.extended),
     ],
 )
-def test_the_same_definition_on_servers_that_spell_it_otherwise_is_equal(
+def test_same_table_definition_in_another_spelling_is_equal(
     source: str, follower: str, unique_name: str, request: pytest.FixtureRequest
 ) -> None:
     servers: list[SqlServer] = [request.getfixturevalue(name) for name in dict.fromkeys((source, follower))]
@@ -67,10 +67,10 @@ def test_the_same_definition_on_servers_that_spell_it_otherwise_is_equal(
     compared = {name: compared_on(servers[0], servers[-1], unique_name, name) for name in NAMES}
     for server in servers:
         server.execute(f"DROP DATABASE {unique_name}")
-    assert {name: each for name, each in compared.items() if each != Compared((), ())} == {}
+    assert {name: each for name, each in compared.items() if each != DefinitionComparison((), ())} == {}
 
 
-def compared_on(source: SqlServer, follower: SqlServer, database: str, table: str) -> Compared:
+def compared_on(source: SqlServer, follower: SqlServer, database: str, table: str) -> DefinitionComparison:
     urls = source.root_url, follower.root_url
     with Session(MysqlConnection.from_uri(urls[0])) as one, Session(MysqlConnection.from_uri(urls[1])) as other:
         mine, its = (DefinitionReader(each).read(database, table) for each in (one, other))
@@ -90,7 +90,7 @@ OTHERS = {
         f"{_T}, UNIQUE (id), CONSTRAINT y FOREIGN KEY (id) REFERENCES p (id))",
     ),
     "the order of indexes": (f"{_T}, KEY a (id), KEY b (s))", f"{_T}, KEY b (s), KEY a (id))"),
-    "bytes behind a zero": (f"{_T}, b BINARY(4) DEFAULT X'0001')", f"{_T}, b BINARY(4) DEFAULT X'0002')"),
+    "bytes after a zero": (f"{_T}, b BINARY(4) DEFAULT X'0001')", f"{_T}, b BINARY(4) DEFAULT X'0002')"),
     "bytes that are no text": (f"{_T}, b BINARY(4) DEFAULT X'00FF')", f"{_T}, b BINARY(4) DEFAULT X'00FE')"),
     "a space in a partition's value": tuple(
         f"{_T}) PARTITION BY LIST COLUMNS (s) (PARTITION p VALUES IN ('{value}'))" for value in ("a b", "ab")
@@ -112,7 +112,7 @@ OF_PRODUCT = {
 
 
 @pytest.mark.parametrize("server", OF_PRODUCT)
-def test_what_only_the_text_of_a_definition_has_is_a_difference(
+def test_difference_only_in_the_text_of_a_table_definition_is_found(
     server: str, unique_name: str, request: pytest.FixtureRequest
 ) -> None:
     running: SqlServer = request.getfixturevalue(server)
@@ -132,7 +132,41 @@ def test_what_only_the_text_of_a_definition_has_is_a_difference(
 
 
 @pytest.mark.parametrize("server", OF_PRODUCT)
-def test_of_what_a_user_may_not_see_the_text_is_named_as_not_compared(
+def test_order_of_triggers_block_size_and_sequences_are_compared(
+    server: str, unique_name: str, request: pytest.FixtureRequest
+) -> None:
+    running: SqlServer = request.getfixturevalue(server)
+    tables = []
+    trigger = "CREATE TRIGGER {} BEFORE INSERT ON {} FOR EACH ROW {} SET NEW.n = NEW.n {}"
+    for block, after, increment in (("KEY_BLOCK_SIZE=8", "", 2), ("", "PRECEDES a", 5)):
+        running.execute(
+            f"CREATE DATABASE {unique_name} CHARSET utf8mb4",
+            f"USE {unique_name}",
+            f"CREATE TABLE keyed (id INT, n INT, KEY k (n) {block})",
+            "CREATE TABLE watched (id INT, n INT)",
+            trigger.format("a", "watched", "", "+ 1"),
+            trigger.format("b", "watched", after, "* 2"),
+            *([f"CREATE SEQUENCE numbers INCREMENT BY {increment}"] if server == "mariadb_server" else []),
+        )
+        with Session(MysqlConnection.from_uri(running.root_url)) as session:
+            reader = DefinitionReader(session)
+            names = ["keyed", "watched", *(["numbers"] if session.is_mariadb else [])]
+            tables.append([reader.read(unique_name, name) for name in names])
+        running.execute(f"DROP DATABASE {unique_name}")
+    compared = [compare_definitions(*pair) for pair in zip(*tables, strict=True)]
+    assert [compare_definitions(table, table).differences for table in tables[0]] == [()] * len(names)
+    assert [", ".join(map(str, each.differences)) for each in compared] == [
+        # InnoDB of MySQL forgets it
+        "SHOW CREATE TABLE: KEY `k` (`n`) KEY_BLOCK_SIZE=8 on the source, KEY `k` (`n`) on the follower"
+        if server == "mariadb_server"
+        else "",
+        "order of triggers BEFORE INSERT: `a`, `b` on the source, `b`, `a` on the follower",
+        "sequence: increment: 2 on the source, 5 on the follower",
+    ][: len(names)]
+
+
+@pytest.mark.parametrize("server", OF_PRODUCT)
+def test_table_text_hidden_from_the_user_is_named_as_not_compared(
     server: str, unique_name: str, request: pytest.FixtureRequest
 ) -> None:
     running: SqlServer = request.getfixturevalue(server)
@@ -149,12 +183,30 @@ def test_of_what_a_user_may_not_see_the_text_is_named_as_not_compared(
     reached = MysqlConnection.from_uri(running.root_url)
     with Session(reached) as session, Session(replace(reached, user=unique_name, password="aA1!")) as limited:
         table, view = (DefinitionReader(limited).read(unique_name, name) for name in ("t", "v"))
-        whole = DefinitionReader(session).read(unique_name, "t")
+        complete = DefinitionReader(session).read(unique_name, "t")
     running.execute(f"DROP DATABASE {unique_name}", f"DROP USER {user}")
     assert table is not None
     assert "SHOW CREATE TABLE" in " ".join(compare_definitions(table, table).notes)
-    assert compare_definitions(whole, table).differences
-    assert any(each.what == "table: engine" for each in compare_definitions(whole, view).differences)
+    assert compare_definitions(complete, table).differences
+    assert any(each.what == "table: engine" for each in compare_definitions(complete, view).differences)
+
+
+def test_a_sequence_that_a_user_may_not_select_is_named_as_not_compared(
+    mariadb_server: SqlServer, unique_name: str
+) -> None:
+    user = f"'{unique_name}'@'%'"
+    mariadb_server.execute(f"CREATE DATABASE {unique_name}", f"CREATE USER {user} IDENTIFIED BY 'aA1!'")
+    mariadb_server.execute("CREATE SEQUENCE s", f"GRANT INSERT ON {unique_name}.* TO {user}", database=unique_name)
+    reached = MysqlConnection.from_uri(mariadb_server.root_url)
+    with Session(reached) as session, Session(replace(reached, user=unique_name, password="aA1!")) as limited:
+        complete, hidden = (DefinitionReader(each).read(unique_name, "s") for each in (session, limited))
+    mariadb_server.execute(f"DROP DATABASE {unique_name}", f"DROP USER {user}")
+    assert complete is not None
+    assert hidden is not None
+    for pair in ((complete, hidden), (hidden, complete), (hidden, hidden)):
+        compared = compare_definitions(*pair)
+        assert "may not SELECT it" in " ".join(compared.notes)
+        assert not any(each.what.startswith("sequence") for each in compared.differences)
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
@@ -208,7 +260,7 @@ DAMAGES = {
     "CREATE TRIGGER noted BEFORE INSERT ON t FOR EACH ROW SET NEW.b = 5": "trigger `noted`",
     "CREATE TABLE own (id INT PRIMARY KEY)": "table",
 }
-"""What is done on the follower, and what the report names."""
+"""Statements on the follower, and the differences that the report names."""
 
 
 def account(report: VerifyReport, table: str) -> TableAccount:
@@ -216,14 +268,14 @@ def account(report: VerifyReport, table: str) -> TableAccount:
     return found
 
 
-def test_what_of_a_followers_definition_differs_is_named_with_both(followed: Followed) -> None:
+def test_difference_of_a_followers_table_definition_is_named_with_both_values(followed: Followed) -> None:
     name = f"{followed.name}_d"
     is_mariadb = isinstance(followed.source, MariadbServer)
     followed.source.execute(f"CREATE DATABASE {name}", "CREATE DATABASE IF NOT EXISTS test")
     followed.source.execute(*SHOP, database=name)
     followed.publish()
     followed.follow()
-    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    report = run_verify(followed.connections, follower="follower", wait_seconds=0)
     assert report.outcome == "equal", summary(report)
     engine_of_partitions = "ALTER TABLE parted ENGINE=MyISAM"
     for statement, what in DAMAGES.items():
@@ -232,7 +284,7 @@ def test_what_of_a_followers_definition_differs_is_named_with_both(followed: Fol
         with followed.follower.connect(database=name) as connection, connection.cursor() as cursor:
             cursor.execute("SET foreign_key_checks = 0")
             cursor.execute(statement)
-        report = verified(followed.connections, follower="follower", wait_seconds=0)
+        report = run_verify(followed.connections, follower="follower", wait_seconds=0)
         table = statement.split()[2]
         table = "t" if "TRIGGER" in statement else table
         differences = account(report, table).definition
@@ -246,27 +298,27 @@ def test_what_of_a_followers_definition_differs_is_named_with_both(followed: Fol
     assert kept.tables == report.tables
 
 
-def test_definitions_that_are_still_to_be_applied_are_no_difference_and_not_equal(followed: Followed) -> None:
+def test_ddl_still_to_be_applied_is_neither_a_difference_nor_equal(followed: Followed) -> None:
     name = f"{followed.name}_d"
     followed.source.execute(f"CREATE DATABASE {name}")
     followed.source.execute(*SHOP, database=name)
     followed.publish()
     followed.follow()
     followed.source.execute(f"ALTER TABLE {name}.t ADD later INT", f"CREATE TABLE {name}.later (id INT PRIMARY KEY)")
-    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    report = run_verify(followed.connections, follower="follower", wait_seconds=0)
     assert report.outcome == "incomplete", summary(report)
     assert "may be still to be applied" in " ".join(account(report, "t").reasons)
     followed.publish()
     followed.follow()
-    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    report = run_verify(followed.connections, follower="follower", wait_seconds=0)
     assert report.outcome == "equal", summary(report)
-    followed.uris["source"] = followed.source.root_url  # who may see triggers
+    followed.uris["source"] = followed.source.root_url  # a user that may see triggers
     followed.source.execute(
         f"CREATE TRIGGER {name}.noted BEFORE INSERT ON {name}.t FOR EACH ROW SET NEW.b = 5",
     )
     followed.publish()
     followed.follow()
-    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    report = run_verify(followed.connections, follower="follower", wait_seconds=0)
     assert report.outcome == "equal", summary(report)
     virtual, trigger = account(report, "t").notes
     assert virtual.startswith("not compared: c, virtual columns")
@@ -286,14 +338,14 @@ def test_numbers_that_a_follower_would_give_again_are_named(followed: Followed) 
     followed.publish()
     followed.follow()
     followed.follower.execute(f"ALTER TABLE {name}.queue AUTO_INCREMENT = 1")
-    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    report = run_verify(followed.connections, follower="follower", wait_seconds=0)
     assert report.outcome == "incomplete", summary(report)
     assert "its next AUTO_INCREMENT is 1 on the follower and 5 on the source" in account(report, "queue").reasons[0]
     followed.follower.execute(f"ALTER TABLE {name}.queue AUTO_INCREMENT = 5")
-    assert verified(followed.connections, follower="follower", wait_seconds=0).outcome == "equal"
+    assert run_verify(followed.connections, follower="follower", wait_seconds=0).outcome == "equal"
 
 
-def test_characters_that_a_charset_has_twice_are_named_where_the_follower_has_other_bytes(followed: Followed) -> None:
+def test_characters_with_two_encodings_are_named_if_the_follower_has_other_bytes(followed: Followed) -> None:
     name = f"{followed.name}_j"
     followed.source.execute(
         f"CREATE DATABASE {name}",
@@ -303,10 +355,47 @@ def test_characters_that_a_charset_has_twice_are_named_where_the_follower_has_ot
     )
     followed.publish()
     followed.follow()
-    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    report = run_verify(followed.connections, follower="follower", wait_seconds=0)
     (difference,) = account(report, "t").definition
     assert (difference.what, difference.source[:6]) == ("column `a`: bytes", "1 rows"), summary(report)
     followed.source.execute(f"DELETE FROM {name}.t WHERE n = 1")
     followed.publish()
     followed.follow()
-    assert verified(followed.connections, follower="follower", wait_seconds=0).outcome == "equal"
+    assert run_verify(followed.connections, follower="follower", wait_seconds=0).outcome == "equal"
+
+
+def test_sequences_of_a_follower_are_compared_by_verify(
+    source_mariadb: SqlServer, mariadb_follower: SqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> None:
+    followed = Followed(unique_name, source_mariadb, mariadb_follower, kafka_broker, tmp_path)
+    followed.uris["follower"] = mariadb_follower.root_url
+    name = f"{followed.name}_d"
+    create = "CREATE SEQUENCE numbers START WITH 10 MINVALUE 2 MAXVALUE 900 INCREMENT BY 2 CACHE 20 NOCYCLE"
+    followed.source.execute(f"CREATE DATABASE {name}", "CREATE DATABASE IF NOT EXISTS test")
+    followed.source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", create, database=name)
+    followed.source.execute("SELECT NEXTVAL(numbers)", database=name)
+    try:
+        followed.publish()
+        followed.follow()
+        report = run_verify(followed.connections, follower="follower", wait_seconds=0)
+        assert report.outcome == "equal", summary(report)
+        of_it = {"tables": [f"{name}.numbers"], "follower": "follower", "wait_seconds": 0}
+        report = run_verify(followed.connections, **of_it)
+        assert report.outcome == "equal", summary(report)
+        for change, what in (
+            ("INCREMENT BY 5", "sequence: increment"),
+            ("MINVALUE 1", "sequence: minimum value"),
+            ("MAXVALUE 800", "sequence: maximum value"),
+            ("START WITH 20", "sequence: start value"),
+            ("CACHE 30", "sequence: cache size"),
+            ("CYCLE", "sequence: cycle option"),
+            ("", "table"),
+        ):
+            alter = f"ALTER SEQUENCE numbers {change}" if change else "DROP SEQUENCE numbers"
+            followed.follower.execute(alter, database=name)
+            report = run_verify(followed.connections, **of_it)
+            assert [each.what for each in account(report, "numbers").definition] == [what], summary(report)
+            assert report.outcome == "differs"
+            followed.follower.execute("DROP SEQUENCE IF EXISTS numbers", create, database=name)
+    finally:
+        followed.drop()

@@ -1,11 +1,11 @@
-"""Memory that decoders hand on to each other is lent to one at a time."""
+"""Memory that decoders reuse is lent to one at a time."""
 
 from __future__ import annotations
 
 from changefeed.binlog.groups import Buffers
 
 
-def test_what_is_lent_is_nobody_else_s_until_it_is_given_back() -> None:
+def test_lent_buffers_are_exclusive_until_returned() -> None:
     first, second = Buffers(), Buffers()
     assert first.output is not second.output
     assert first.arena is not second.arena
@@ -14,7 +14,7 @@ def test_what_is_lent_is_nobody_else_s_until_it_is_given_back() -> None:
     assert Buffers().arena is arena
 
 
-def test_what_has_grown_for_a_huge_row_is_not_handed_on() -> None:
+def test_output_grown_for_a_huge_row_is_not_reused() -> None:
     buffers = Buffers()
     buffers.output.grow()
     grown, arena = buffers.output, buffers.arena

@@ -1,4 +1,4 @@
-"""Compressed events that hold more than they say: no more of them is unpacked than that."""
+"""Compressed events that are larger than their stated size: they are unpacked only up to that size."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def _compressed(data: bytes, claimed: int) -> bytes:
     return bytes([4]) + claimed.to_bytes(4, "big") + data
 
 
-def test_transaction_payload_that_holds_more_than_it_says_is_refused() -> None:
+def test_transaction_payload_larger_than_its_stated_size_is_refused() -> None:
     body = _payload(zstandard.ZstdCompressor().compress(_PLAIN), _CLAIMED)
     tracemalloc.start()
-    with pytest.raises(DamagedEvent, match="says that it holds 1000 bytes, but it holds others"):
+    with pytest.raises(DamagedEvent, match="does not hold the 1000 bytes that it claims"):
         for _ in payload.parts(body):
             pass
     assert tracemalloc.get_traced_memory()[1] < _MOST_BYTES
     tracemalloc.stop()
 
 
-def test_compressed_event_that_holds_more_than_it_says_is_refused() -> None:
+def test_compressed_event_larger_than_its_stated_size_is_refused() -> None:
     body = _compressed(zlib.compress(_PLAIN), _CLAIMED)
     tracemalloc.start()
-    with pytest.raises(DamagedEvent, match="says that it holds 1000 bytes, but it holds others"):
+    with pytest.raises(DamagedEvent, match="does not hold the 1000 bytes that it claims"):
         inflate(body)
     assert tracemalloc.get_traced_memory()[1] < _MOST_BYTES
     tracemalloc.stop()
 
 
-def test_compressed_event_that_says_more_than_a_server_takes_is_refused() -> None:
+def test_compressed_event_above_the_servers_limit_is_refused() -> None:
     with pytest.raises(DamagedEvent, match="says that it holds 4294967295 bytes"):
         inflate(_compressed(zlib.compress(b"x"), 0xFFFFFFFF))

@@ -8,15 +8,15 @@ from changefeed.binlog.search.finder import DomainPositions
 from changefeed.model.gtid import GtidSet
 
 
-def positions(wanted: str, begin: str, *seen: str) -> DomainPositions:
-    found = DomainPositions(GtidSet.parse(wanted).mariadb_gtids, GtidSet.parse(begin))
+def positions(expected: str, begin: str, *seen: str) -> DomainPositions:
+    found = DomainPositions(GtidSet.parse(expected).mariadb_gtids, GtidSet.parse(begin))
     for gtid in seen:
         found.see(*map(int, gtid.split("-")))
     return found
 
 
 @pytest.mark.parametrize(
-    ("wanted", "begin", "seen"),
+    ("expected", "begin", "seen"),
     [
         ("0-1-11", "0-1-11", []),
         ("0-1-11", "0-1-8", ["0-1-9", "0-1-10", "0-1-11"]),
@@ -26,30 +26,30 @@ def positions(wanted: str, begin: str, *seen: str) -> DomainPositions:
         ("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "", []),
     ],
 )
-def test_transactions_that_are_there_are_seen(wanted: str, begin: str, seen: list[str]) -> None:
-    found = positions(wanted, begin, *seen)
+def test_present_transactions_are_seen(expected: str, begin: str, seen: list[str]) -> None:
+    found = positions(expected, begin, *seen)
     assert found.complete
     assert found.fault(at_end=True) == ""
 
 
 @pytest.mark.parametrize(
-    ("wanted", "begin", "seen", "fault"),
+    ("expected", "begin", "seen", "fault"),
     [
-        ("0-1-11", "0-2-11", [], "lacks transactions 0-1-11"),
-        ("0-1-11", "0-1-8", ["0-2-9", "0-2-10", "0-2-11"], "lacks transactions 0-1-11"),
-        ("0-1-11", "0-1-8", ["0-2-12"], "lacks transactions 0-1-11"),
-        ("0-1-11,1-1-5", "0-1-11,1-1-4", ["0-2-12", "1-2-5"], "lacks transactions 1-1-5"),
-        ("0-1-11", "0-1-8", ["0-2-9", "0-1-9"], "has transaction 0-1-9 behind a higher number"),
+        ("0-1-11", "0-2-11", [], "does not have transactions 0-1-11"),
+        ("0-1-11", "0-1-8", ["0-2-9", "0-2-10", "0-2-11"], "does not have transactions 0-1-11"),
+        ("0-1-11", "0-1-8", ["0-2-12"], "does not have transactions 0-1-11"),
+        ("0-1-11,1-1-5", "0-1-11,1-1-4", ["0-2-12", "1-2-5"], "does not have transactions 1-1-5"),
+        ("0-1-11", "0-1-8", ["0-2-9", "0-1-9"], "has transaction 0-1-9 after a higher or equal number"),
     ],
 )
-def test_another_server_s_transactions_under_the_same_numbers_are_told_apart(
-    wanted: str, begin: str, seen: list[str], fault: str
+def test_same_numbers_of_another_server_are_other_transactions(
+    expected: str, begin: str, seen: list[str], fault: str
 ) -> None:
-    assert fault in positions(wanted, begin, *seen).fault()
+    assert fault in positions(expected, begin, *seen).fault()
 
 
-def test_what_did_not_come_yet_is_lost_at_the_end_only() -> None:
+def test_unseen_transactions_are_missing_only_at_the_end() -> None:
     found = positions("0-1-11", "0-1-8", "0-1-9")
     assert not found.complete
     assert found.fault() == ""
-    assert found.fault(at_end=True) == "lacks transactions 0-1-11"
+    assert found.fault(at_end=True) == "does not have transactions 0-1-11"

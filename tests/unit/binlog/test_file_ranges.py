@@ -70,7 +70,7 @@ FILES = st.sampled_from(["mysql", "mariadb"]).flatmap(
         st.lists(st.one_of(openings(server), openings(server), st.sampled_from(BETWEEN), st.sampled_from(OTHERS))),
     )
 )
-WANTED = {
+EXPECTED = {
     "mysql": [
         "",
         "00010203-0405-0607-0809-0a0b0c0d0e0f:2-5:8-9",
@@ -81,7 +81,7 @@ WANTED = {
 
 
 def bytes_of(events: list[Event]) -> bytes:
-    """The events as a dump has them: those that it makes up take no part of the file."""
+    """The events as a dump has them: artificial ones are not part of the file."""
     data, position = b"", 4
     for event in [description(), *events]:
         data += event.bytes_at(position)
@@ -96,16 +96,14 @@ def end_of(events: list[Event]) -> int:
 
 @given(FILES, st.integers(1, 400))
 @settings(max_examples=200, deadline=None)
-def test_boundaries_their_gtids_and_the_sets_before_them_are_those_read_one_by_one(
-    file: tuple[str, list[Event]], chunk_bytes: int
-) -> None:
+def test_boundaries_and_gtids_equal_those_read_one_by_one(file: tuple[str, list[Event]], chunk_bytes: int) -> None:
     server, events = file
     data, end = bytes_of(events), end_of([description(), *events])
     chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
-    wanted = list(boundaries(chunks, FILE, 4, end))
+    expected = list(boundaries(chunks, FILE, 4, end))
     before = GtidRuns(BEFORE[server])
     sets = []
-    for boundary in wanted:
+    for boundary in expected:
         sets.append(before.text())
         before.add_text(boundary.gtid)
     read: list[FileRange] = list(file_ranges(chunks, FILE, 4, end, BEFORE[server]))
@@ -114,16 +112,16 @@ def test_boundaries_their_gtids_and_the_sets_before_them_are_those_read_one_by_o
         for each in read
         for position, seconds, opens in zip(each.positions, each.seconds, each.opens, strict=True)
     ]
-    assert found == [(each.position, each.ts_seconds, each.opens) for each in wanted]
+    assert found == [(each.position, each.ts_seconds, each.opens) for each in expected]
     assert [each.gtids_before(index) for each in read for index in range(len(each.positions))] == sets
-    for text in WANTED[server]:
+    for text in EXPECTED[server]:
         gtids = GtidSet.parse(text)
-        contained = [bool(each) for stretch in read for each in stretch.gtids.contained_in(gtids)]
-        assert contained == [bool(one.gtid) and gtids.contains(GtidSet.parse(one.gtid)) for one in wanted]
-    assert [bool(each) for stretch in read for each in stretch.gtids.present] == [bool(one.gtid) for one in wanted]
+        contained = [bool(each) for span in read for each in span.gtids.contained_in(gtids)]
+        assert contained == [bool(one.gtid) and gtids.contains(GtidSet.parse(one.gtid)) for one in expected]
+    assert [bool(each) for span in read for each in span.gtids.present] == [bool(one.gtid) for one in expected]
 
 
-def test_what_stands_before_damage_is_there_and_the_damage_has_coordinates() -> None:
+def test_boundaries_before_damage_are_returned_and_damage_has_coordinates() -> None:
     good = [description(), Event(EventType.GTID, b"\0" + UUIDS[0] + (1).to_bytes(8, "little")), OTHERS[1]]
     data = written(good)
     reading = file_ranges([data + b"\1" * 30], FILE, 4, 5000, "")

@@ -16,7 +16,7 @@ from changefeed.binlog.kernel.faults import FULL
 from changefeed.binlog.kernel.masks import put_masked
 from changefeed.binlog.programs.codecs import BoundColumn, Spec
 from changefeed.binlog.programs.program_memory import ProgramMemory
-from changefeed.binlog.programs.specs import masked
+from changefeed.binlog.programs.specs import masked_spec
 from changefeed.formats.notation import JSON
 from changefeed.model.column_rules import HmacSha256, Sha256, Treatment
 
@@ -33,15 +33,15 @@ KEYS = ["", "k", "päper", "k" * 63, "k" * 64, "k" * 65, "k" * 200]
 
 
 def written(treatment: Treatment, text: str, room: int) -> bytes | None:
-    """What stands in place of ``text`` in a buffer of ``room`` bytes; None where it does not fit."""
+    """The masked ``text`` in a buffer of ``room`` bytes; None if it does not fit."""
     memory, column = ProgramMemory(), BoundColumn("c", 15, 0, False, "utf8mb4", None, "")
-    _, mask = masked(Spec(0, 1, layout.UTF8, 0, 0, 0, 0), column, treatment, memory, JSON, "")
+    _, mask = masked_spec(Spec(0, 1, layout.UTF8, 0, 0, 0, 0), column, treatment, memory, JSON, "")
     value, out = orjson.dumps(text), np.zeros(room + 64, np.uint8)
     out[3 : 3 + len(value)] = np.frombuffer(value, np.uint8)
     scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
     address = memory.place_words(mask)
     end = put(out, 3 + len(value), room, memory.words, address, memory.bytes, scratch)
-    assert not out[room:].any(), "nothing is written behind the room"
+    assert not out[room:].any(), "nothing is written beyond the room"
     return None if end == FULL else out[3:end].tobytes()
 
 

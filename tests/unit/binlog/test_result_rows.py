@@ -37,12 +37,12 @@ def packet(body: bytes, number: int = 0) -> bytes:
 
 
 def turned(data: bytes, room: int = 1 << 16) -> tuple[int, int, bytes]:
-    """What `turn` returns, how many rows it turned, and their images."""
+    """What `convert_rows` returns, how many rows it turned, and their images."""
     chosen = np.array([word for words, _ in COLUMNS for word in words], np.int64)
     state = np.zeros(rows.STATE_WORDS, np.int64)
     state[rows.FILLED] = len(data)
     out = np.zeros(room, np.uint8)
-    code = rows.turn(np.frombuffer(data, np.uint8).copy(), state, chosen, out)
+    code = rows.convert_rows(np.frombuffer(data, np.uint8).copy(), state, chosen, out)
     return code, int(state[rows.ROWS]), out[: int(state[rows.OUT])].tobytes()
 
 
@@ -50,13 +50,13 @@ def main() -> None:
     """Each damaged packet is turned into some image, or refused with a fault that has words."""
     rng = random.Random(1)
     nulls = bytes((len(COLUMNS) + 9) // 8)
-    whole = b"\0" + nulls + b"".join(value for _, value in COLUMNS)
-    code, count, image = turned(packet(whole) + packet(b"\xfe\0\0\2\0"))
+    complete_row = b"\0" + nulls + b"".join(value for _, value in COLUMNS)
+    code, count, image = turned(packet(complete_row) + packet(b"\xfe\0\0\2\0"))
     assert (code, count) == (rows.END, 1), code
-    assert turned(packet(whole), len(image))[0] == rows.ROOM
+    assert turned(packet(complete_row), len(image))[0] == rows.ROOM
     refused = 0
     for _ in range(CASES):
-        body = bytearray(whole)
+        body = bytearray(complete_row)
         for _ in range(rng.choice((1, 1, 2, 5))):
             body[rng.randrange(len(body))] = rng.choice(
                 (0, 1, 0x7F, 0xFA, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF, rng.randrange(256))
@@ -70,7 +70,7 @@ def main() -> None:
     print("all refused or turned")
 
 
-def test_damaged_rows_are_refused_or_turned_and_nothing_outside_is_touched() -> None:
+def test_damaged_rows_are_refused_or_converted_within_bounds() -> None:
     """In plain Python, where each read and write is checked."""
     done = subprocess.run(
         [sys.executable, __file__], env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True

@@ -14,7 +14,7 @@ from changefeed.model.window import ANONYMOUS, Slice
 
 
 def modelled(events: list[Event], slice_bytes: int) -> tuple[list[Slice], list[int]]:
-    """The slices of ``events``, and the positions of statements: event by event, as the scout is described."""
+    """The slices of ``events``, and the positions of statements: a plain model of the scout."""
     slices: list[Slice] = []
     statements: list[int] = []
     position = begin = 4
@@ -49,7 +49,7 @@ def modelled(events: list[Event], slice_bytes: int) -> tuple[list[Slice], list[i
 
 @given(transactions(), st.integers(1, 600), st.integers(1, 500))
 @settings(max_examples=150, deadline=None)
-def test_a_scout_cuts_where_its_description_says_whatever_the_chunks(
+def test_scout_cuts_equal_those_of_the_model_for_any_chunks(
     events: list[Event], slice_bytes: int, chunk_bytes: int
 ) -> None:
     events = [description(), *events]
@@ -64,39 +64,39 @@ def test_a_scout_cuts_where_its_description_says_whatever_the_chunks(
 
 @given(transactions(), st.integers(1, 600), st.integers(1, 500))
 @settings(max_examples=150, deadline=None)
-def test_what_is_known_in_parts_is_what_the_scout_says_but_for_a_rest_that_needs_no_cut(
+def test_scout_in_parts_equals_scout_except_for_an_uncut_rest(
     events: list[Event], slice_bytes: int, chunk_bytes: int
 ) -> None:
     data = written([description(), *events])
     chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
-    piece = Slice(0, "bin.000001", 4, 4 + len(data))
-    whole = scout(chunks, piece, slice_bytes)
+    slice = Slice(0, "bin.000001", 4, 4 + len(data))
+    complete = scout(chunks, slice, slice_bytes)
     slices: list[Slice] = []
     statements: list[int] = []
-    for part in scout_in_parts(chunks, piece, slice_bytes):
+    for part in scout_in_parts(chunks, slice, slice_bytes):
         slices += part.slices
         statements += [statement.position for statement in part.statements]
-        before = [each.position for each in whole.statements if slices and each.position < slices[-1].start]
+        before = [each.position for each in complete.statements if slices and each.position < slices[-1].start]
         assert statements[: len(before)] == before
     *cuts, rest = slices
-    assert cuts == list(whole.slices[: len(cuts)])
-    assert (rest.start, rest.gtid) == (whole.slices[len(cuts)].start, whole.slices[len(cuts)].gtid)
-    assert rest.end == piece.end
-    assert rest == whole.slices[-1] or rest.size_bytes <= 1.5 * slice_bytes
+    assert cuts == list(complete.slices[: len(cuts)])
+    assert (rest.start, rest.gtid) == (complete.slices[len(cuts)].start, complete.slices[len(cuts)].gtid)
+    assert rest.end == slice.end
+    assert rest == complete.slices[-1] or rest.size_bytes <= 1.5 * slice_bytes
 
 
 @given(transactions(), st.data())
 @settings(max_examples=150, deadline=None)
-def test_damaged_events_are_an_error_or_slices_that_hold_every_byte(events: list[Event], data: st.DataObject) -> None:
+def test_damaged_events_raise_or_slices_have_every_byte(events: list[Event], data: st.DataObject) -> None:
     damaged = bytearray(written([description(), *events]))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    piece = Slice(0, "bin.000001", 4, 4 + len(damaged))
+    slice = Slice(0, "bin.000001", 4, 4 + len(damaged))
     try:
-        slices = scout([bytes(damaged)], piece, 50).slices
+        slices = scout([bytes(damaged)], slice, 50).slices
     except BinlogFormatError:
         return
-    assert [(slices[0].start, slices[-1].end)] == [(piece.start, piece.end)]
+    assert [(slices[0].start, slices[-1].end)] == [(slice.start, slice.end)]
     assert [one.start for one in slices[1:]] == [one.end for one in slices[:-1]]
 
 
@@ -112,5 +112,5 @@ def test_the_events_that_a_dump_makes_up_are_in_no_slice() -> None:
     data = written(events)
     rotate = Event(EventType.ROTATE, bytes(8) + b"bin.000001", flags=0x20).bytes_at(0)
     heartbeat = Event(EventType.HEARTBEAT, b"bin.000001").bytes_at(0)
-    piece = Slice(0, "bin.000001", 4, 4 + len(data))
-    assert scout([rotate, data[:200], data[200:], heartbeat], piece, 10) == scout([data], piece, 10)
+    slice = Slice(0, "bin.000001", 4, 4 + len(data))
+    assert scout([rotate, data[:200], data[200:], heartbeat], slice, 10) == scout([data], slice, 10)

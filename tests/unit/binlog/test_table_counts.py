@@ -1,4 +1,4 @@
-"""What a range holds by table, for the plan of a backfill."""
+"""Rows of a range by table, for the plan of a backfill."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from changefeed.binlog.events.query_event import TransactionStep, prepared_xid, 
         ("INSERT INTO t VALUES ('ROLLBACK TO s')", None),
     ],
 )
-def test_steps_are_told_apart(sql: str, step: TransactionStep | None) -> None:
+def test_steps_are_recognized(sql: str, step: TransactionStep | None) -> None:
     assert transaction_step(sql) is step
 
 
@@ -37,7 +37,7 @@ def test_a_savepoint_has_its_name_without_quotes(sql: str, name: str) -> None:
     assert savepoint_of(sql) == name
 
 
-def test_an_xid_reads_the_same_where_it_is_prepared_and_where_it_is_ended() -> None:
+def test_xid_of_xa_prepare_equals_xid_of_xa_commit() -> None:
     prepared = bytes.fromhex("00 03000000 02000000 01000000 78ab 62")
     assert prepared_xid(prepared) == xid_of("XA COMMIT X'78AB',X'62',3") == xid_of("XA ROLLBACK X'78ab',X'62',3")
     assert prepared_xid(b"\x01" + prepared[1:]) is None, "one phase: it is committed there"

@@ -1,4 +1,4 @@
-"""DDL read backwards is right, or says that a table is not known: compared with what following it forwards gave."""
+"""DDL applied backwards derives the right table or an unknown one, compared with DDL applied forwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mapped(column: Column, *, with_metadata: bool) -> MapColumn:
 
 
 class Play:
-    """Statements and rows ("+t") on a server, of which those behind START are derived from what is there in the end."""
+    """Statements and rows ("+t") on a server, of which those after START are derived from the final schemas."""
 
     def __init__(self, server: Server, *steps: str) -> None:
         self.schemas, self.log, self.rows = Schemas(server, {"d": server.collation}), list[ReadStatement](), []
@@ -62,7 +62,7 @@ class Play:
                 self.schemas = self.schemas if step.startswith("no-op ") else self.schemas.apply(read)
 
     def derived(self) -> list[str]:
-        """For each of the rows: known, where that is right, unknown, or what is wrong."""
+        """For each of the rows: known (and right), unknown, or the error."""
         rows = RowsByTable(seen for seen, _ in self.rows)
         timeline = derived_timeline(self.schemas, self.log, rows, COLLATIONS, {})
         found = []
@@ -122,25 +122,25 @@ NO_OPS = {
         "START", "CREATE TABLE t (id INT, a TEXT)", "+t", "ALTER DATABASE d CHARACTER SET latin1", "DROP TABLE t",
     ),
 }  # fmt: skip
-"""Statements of MariaDB that did nothing, or whose effect on what is inherited nothing shows."""
+"""Statements of MariaDB without effect, or whose effect on inherited properties is invisible."""
 
 
 @pytest.mark.parametrize("steps", RIGHT.values(), ids=RIGHT)
-def test_known_tables_are_those_that_were(steps: tuple[str, ...]) -> None:
+def test_derived_tables_equal_the_earlier_ones(steps: tuple[str, ...]) -> None:
     assert set(Play(MYSQL, *steps).derived()) == {"known"}
 
 
 @pytest.mark.parametrize("steps", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_nothing_proves_is_not_known(steps: tuple[str, ...]) -> None:
+def test_unproved_tables_are_unknown(steps: tuple[str, ...]) -> None:
     assert Play(MYSQL, *steps).derived() == ["unknown"]
 
 
 @pytest.mark.parametrize("steps", NO_OPS.values(), ids=NO_OPS)
-def test_a_clause_that_may_have_done_nothing_leaves_a_table_unknown(steps: tuple[str, ...]) -> None:
+def test_clause_that_may_have_no_effect_leaves_the_table_unknown(steps: tuple[str, ...]) -> None:
     assert Play(MARIADB, *steps).derived()[0] == "unknown"
 
 
-def test_a_dump_is_read_with_its_databases_and_without_its_routines() -> None:
+def test_dump_is_read_with_databases_and_without_routines() -> None:
     dump = """-- a dump
 /*!40101 SET NAMES utf8 */;
 USE `a`; -- of a

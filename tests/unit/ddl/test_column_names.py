@@ -1,4 +1,4 @@
-"""A column is found under the names that it has in other definitions of its table, or not at all."""
+"""A column is found under its earlier and later names, or not at all."""
 
 from __future__ import annotations
 

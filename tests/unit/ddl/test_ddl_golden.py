@@ -1,8 +1,8 @@
-"""Golden cases: SQL, and what is read and learned from it. They need no Python to be written or understood.
+"""Golden cases: SQL, and the statements and schemas read from it. They need no Python.
 
 ::
 
-    # title: a table is made
+    # title: a table is created
     # server: mariadb 11.4.5        (optional; MySQL 9.7.0 without it)
     # session: database=shop ansi_quotes        (optional; database=shop without it)
     CREATE TABLE t (a INT);
@@ -69,12 +69,12 @@ def described(table: Table) -> str:
     words = []
     for place, column in enumerate(table.schema.columns):
         rank = table.schema.primary_key.index(place) + 1 if place in table.schema.primary_key else 0
-        mark = "*" * bool(rank) + (str(rank) if len(table.schema.primary_key) > 1 and rank else "")
+        rank_text = "*" * bool(rank) + (str(rank) if len(table.schema.primary_key) > 1 and rank else "")
         labels = f"({'|'.join(column.labels)})" if column.labels else ""
         unsigned = " unsigned" * column.unsigned
         collation = f" {column.collation}" if column.collation else ""
         srid = f" srid {column.srid}" if column.srid is not None else ""
-        words.append(f"{mark}{column.name} {column.data_type}{labels}{unsigned}{collation}{srid}")
+        words.append(f"{rank_text}{column.name} {column.data_type}{labels}{unsigned}{collation}{srid}")
     return ", ".join(words)
 
 
@@ -116,7 +116,7 @@ def written(path: Path) -> str:
         for case in cases(path)
     ],
 )
-def test_what_is_read_and_learned_is_what_the_golden_case_says(path: Path, case: Case) -> None:
+def test_golden_case(path: Path, case: Case) -> None:
     if os.environ.get("DDL_GOLDEN") == "write":
         path.write_text(written(path))
         return

@@ -19,7 +19,7 @@ from changefeed.ddl.expression_spelling import expression_spelling
         ("uuid_to_bin(uuid())", "(UUID_TO_BIN(UUID()))"),
     ],
 )
-def test_what_the_server_lists_and_what_was_written_are_spelled_alike(listed: str, written: str) -> None:
+def test_listed_and_written_expressions_have_one_spelling(listed: str, written: str) -> None:
     assert expression_spelling(listed) == expression_spelling(written)
 
 

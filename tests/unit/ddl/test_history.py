@@ -18,15 +18,13 @@ def created(position: int) -> Statement:
 
 
 @pytest.mark.parametrize(("start", "since"), [(4, 4), (250, 250), (450, 400)])
-def test_a_stored_history_reaches_back_to_where_a_window_may_be_read_again(
-    monkeypatch: pytest.MonkeyPatch, start: int, since: int
-) -> None:
-    """However many definitions the window holds: it is stored before the window is sealed."""
+def test_stored_history_covers_the_start_of_its_window(monkeypatch: pytest.MonkeyPatch, start: int, since: int) -> None:
+    """With any number of DDL statements in the window: it is stored before the window is sealed."""
     monkeypatch.setattr(history_module, "KEPT_ENTRIES", 2)
     history = SchemaHistory("uuid", at(4), at(4), SchemaTimeline(Schemas()))
     for position in (100, 200, 300, 400, 500):
         history = history.advance(created(position))
-    stored = history.reached(at(600)).named("an id", at(start))
+    stored = history.extend_to(at(600)).with_id("an id", at(start))
     assert stored.since == at(since)
     assert stored.covers("uuid", at(start))
     assert stored.at(at(start)) == history.at(at(start))

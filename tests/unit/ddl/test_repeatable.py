@@ -1,4 +1,4 @@
-"""Which changes in statement format are known to do the same again; the others are not run anywhere."""
+"""Which changes in statement format are known to be repeatable; others are not run on followers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def doubt(sql: str, *, one_unique_key: bool = True, session: SessionContext | No
         "INSERT INTO t VALUES (_binary 'abc', _latin1 'x', N'y', 'é')",
     ],
 )
-def test_what_is_known_to_do_the_same(sql: str) -> None:
+def test_repeatable_statements_have_no_doubt(sql: str) -> None:
     assert doubt(sql) == ""
 
 
@@ -43,9 +43,9 @@ def test_what_is_known_to_do_the_same(sql: str) -> None:
         ("UPDATE t JOIN u SET t.a = u.a", "reads other tables"),
         ("DELETE t FROM t, u WHERE t.a = u.a", "reads other tables"),
         ("DELETE FROM t USING t, u WHERE t.a = u.a", "reads other tables"),
-        ("WITH x AS (SELECT 1) DELETE FROM t", "none of INSERT"),
-        ("LOAD DATA INFILE 'x' INTO TABLE t", "none of INSERT"),
-        ("CALL p()", "none of INSERT"),
+        ("WITH x AS (SELECT 1) DELETE FROM t", "not INSERT"),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", "not INSERT"),
+        ("CALL p()", "not INSERT"),
         ("UPDATE t SET a = 1 LIMIT 1", "order"),
         ("INSERT IGNORE INTO t VALUES (1)", "order"),
         ("UPDATE t SET a = RAND()", "it calls 'RAND'"),
@@ -63,10 +63,10 @@ def test_what_is_known_to_do_the_same(sql: str) -> None:
         ("UPDATE t SET a = /*!50000 f */ (1)", "it calls 'f'"),
         ("INSERT INTO t VALUES (_latin1 'é')", "client's charset"),
         ("INSERT INTO t VALUES ('a", "cannot be read"),
-        ("", "none of INSERT"),
+        ("", "not INSERT"),
     ],
 )
-def test_what_may_do_something_else(sql: str, why: str) -> None:
+def test_unrepeatable_statements_have_a_doubt(sql: str, why: str) -> None:
     assert why in doubt(sql)
 
 
@@ -89,7 +89,7 @@ def test_on_duplicate_key_is_known_for_one_unique_key_only() -> None:
         ("INSERT t VALUES (NULL), (NULL)", False),
     ],
 )
-def test_numbers_of_auto_increment_behind_a_given_one_are_not_known(sql: str, is_known: bool) -> None:
+def test_auto_increment_after_an_explicit_number_is_unknown(sql: str, is_known: bool) -> None:
     found = doubt_of_numbers(sql, SessionContext("shop"), Server(), ["id", "n"], "id")
     assert (found == "") is is_known
 
@@ -98,7 +98,7 @@ def test_numbers_of_auto_increment_behind_a_given_one_are_not_known(sql: str, is
     "sql",
     ["UPDATE t SET v = CURRENT_ROLE", "UPDATE t SET n = rownum", "UPDATE t SET n = EXTRACT(WEEK FROM d)"],
 )
-def test_functions_that_look_as_none_and_settings_that_the_binlog_lacks(sql: str) -> None:
+def test_bare_functions_and_unlogged_settings_are_doubtful(sql: str) -> None:
     assert doubt(sql) != ""
     assert doubt("UPDATE t SET d = d + INTERVAL 1 WEEK") == ""
 

@@ -1,4 +1,4 @@
-"""Which definitions may give keys of a table other rows, without a row event."""
+"""Which DDL may replace rows of a table without row events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def replaces_rows(sql: str) -> bool:
         "ALTER TABLE t and what nobody can read (",
     ],
 )
-def test_definition_that_brings_rows_replaces_them(sql: str) -> None:
+def test_ddl_with_rows_replaces_rows(sql: str) -> None:
     assert replaces_rows(sql)
 
 
@@ -57,5 +57,5 @@ def test_definition_that_brings_rows_replaces_them(sql: str) -> None:
         "ANALYZE TABLE t",
     ],
 )
-def test_other_statement_keeps_rows(sql: str) -> None:
+def test_other_statements_keep_rows(sql: str) -> None:
     assert not replaces_rows(sql)

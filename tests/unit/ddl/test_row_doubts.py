@@ -1,4 +1,4 @@
-"""Which ALTER TABLEs may do something else to the rows of a copy of their table, and why."""
+"""Which ALTER TABLEs may have another effect on the rows of a copy, and why."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def doubts(clauses: str, flavour: Flavour, words: str = "ALTER TABLE t") -> list
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-def test_what_does_the_same_everywhere_is_in_no_doubt(flavour: Flavour) -> None:
+def test_deterministic_ddl_has_no_doubt(flavour: Flavour) -> None:
     assert {clauses: found for clauses in SAME if (found := doubts(clauses, flavour))} == {}
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-def test_what_depends_on_chance_or_on_a_session_is_in_doubt(flavour: Flavour) -> None:
-    wanted = OTHERS | (OF_MARIADB if flavour is Flavour.MARIADB else {})
-    for clauses, reason in wanted.items():
+def test_ddl_that_depends_on_chance_or_session_has_a_doubt(flavour: Flavour) -> None:
+    expected = OTHERS | (OF_MARIADB if flavour is Flavour.MARIADB else {})
+    for clauses, reason in expected.items():
         ((found, is_of_order, _, _),) = doubts(clauses, flavour)
         assert (reason in found, is_of_order) == (True, False), (clauses, found)
 

@@ -1,4 +1,4 @@
-"""Stored schemas: what is written is read, and what is not known is not taken for "no"."""
+"""Stored schemas are read back unchanged, and unknown properties stay unknown."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_schemas_of_another_version_are_refused() -> None:
             SchemaTimeline.from_json({**STORED, "initial": {**STORED["initial"], "version": version}})
 
 
-def test_definitions_say_what_they_say_and_leave_the_rest_unknown() -> None:
+def test_sql_definitions_leave_unstated_properties_unknown() -> None:
     timeline = altered(SchemaTimeline.from_json(STORED), 200, "ALTER TABLE t ADD c INT NOT NULL UNIQUE")
     timeline = altered(timeline, 300, "ALTER TABLE t ALTER e SET DEFAULT 'b'")
     own, label, added = schema(timeline).columns
@@ -130,7 +130,7 @@ def test_definitions_say_what_they_say_and_leave_the_rest_unknown() -> None:
     assert SchemaTimeline.from_json(json.loads(json.dumps(timeline.to_json()))) == timeline
 
 
-def test_every_property_of_columns_and_keys_comes_back_from_what_is_stored() -> None:
+def test_stored_columns_and_keys_are_read_back_unchanged() -> None:
     timeline = SchemaTimeline(Schemas(databases={"shop": "utf8mb4_0900_ai_ci"}))
     timeline = altered(
         timeline,
@@ -162,7 +162,7 @@ def test_a_column_of_which_little_is_known_comes_back_as_it_was() -> None:
         assert column_from_json(column_to_json(stored)) == stored
 
 
-def test_a_unique_key_stands_in_for_a_primary_key_only_if_none_of_its_columns_can_be_null() -> None:
+def test_unique_key_replaces_primary_key_if_its_columns_are_not_null() -> None:
     columns = (
         Column("a", "int", nullable=False, virtual=False),
         Column("b", "int", nullable=True, virtual=False),
@@ -173,11 +173,11 @@ def test_a_unique_key_stands_in_for_a_primary_key_only_if_none_of_its_columns_ca
         Index("plain", (0,)),
         Index("sum", (0, None), unique=True),
         Index("unsure", (2,), unique=True),
-        Index("whole", (0,), unique=True),
+        Index("complete", (0,), unique=True),
     )
     indexes = ordered_indexes(indexes, columns)
     assert TableSchema("d", "t", columns, (), indexes).unique_keys == (
-        UniqueKey("whole", (0,), not_null=True, may_be_primary=True),
+        UniqueKey("complete", (0,), not_null=True, may_be_primary=True),
         UniqueKey("both", (0, 1), not_null=False, may_be_primary=False),
         UniqueKey("unsure", (2,), not_null=False, may_be_primary=False),
     )

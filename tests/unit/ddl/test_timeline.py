@@ -37,7 +37,7 @@ HISTORY = (
 )
 
 
-def test_a_statement_counts_for_events_after_it_and_not_at_its_own_place() -> None:
+def test_statement_applies_to_events_after_it() -> None:
     grown = timeline(*HISTORY)
     seen = [names(grown.at(place(position)).lookup("shop", "t")) for position in (100, 101, 200, 201, 300, 301)]
     assert seen == [None, ["a"], ["a"], ["b", "a"], ["b", "a"], None]
@@ -45,7 +45,7 @@ def test_a_statement_counts_for_events_after_it_and_not_at_its_own_place() -> No
     assert grown.latest.lookup("shop", "u") is None
 
 
-def test_a_timeline_travels_without_the_schemas_that_follow_from_it() -> None:
+def test_pickled_timeline_omits_derived_schemas() -> None:
     """With thousands of tables the schemas after each of a thousand statements are hundreds of megabytes."""
     grown = timeline(*HISTORY)
     size_bytes = len(pickle.dumps(SchemaTimeline(grown.initial, grown.entries)))
@@ -63,7 +63,7 @@ def test_files_are_ordered_by_number() -> None:
     assert names(grown.at(BinlogCoordinates("b.1000000", 5)).lookup("shop", "t")) == ["a", "b"]
 
 
-def test_json_brings_back_the_same_timeline_with_its_raw_statements() -> None:
+def test_timeline_is_read_back_from_json_unchanged() -> None:
     grown = timeline(*HISTORY, (place(200, 2), "CREATE TABLE v AS SELECT 1"), (place(300, 2), "DROP DATABASE shop"))
     again = SchemaTimeline.from_json(json.loads(json.dumps(grown.to_json())))
     assert again == grown
@@ -89,7 +89,7 @@ def test_a_statement_between_two_that_are_known_is_an_error() -> None:
         timeline(*HISTORY).advance(place(150), read_statement("CREATE TABLE x (a INT)", SHOP))
 
 
-def test_what_is_folded_is_no_entry_any_more_and_still_counts() -> None:
+def test_folded_entries_still_apply() -> None:
     grown = timeline(*HISTORY)
     folded = grown.fold(place(300))
     assert [entry.sql for entry in folded.entries] == [HISTORY[2][1], HISTORY[3][1]]
@@ -97,7 +97,7 @@ def test_what_is_folded_is_no_entry_any_more_and_still_counts() -> None:
     assert names(folded.at(place(300)).lookup("shop", "t")) == ["b", "a"]
 
 
-def test_an_unknown_table_stops_its_own_rows_with_the_way_out_until_it_is_relearned() -> None:
+def test_rows_of_an_unknown_table_raise_until_it_is_relearned() -> None:
     grown = timeline((place(100), "CREATE TABLE good (a INT)"), (place(200), "CREATE TABLE bad AS SELECT 1 AS one"))
     assert names(grown.latest.lookup("shop", "good")) == ["a"]
     with pytest.raises(SchemaError, match=r"CREATE TABLE bad AS SELECT.*come from a SELECT.*--relearn shop\.bad"):
@@ -111,7 +111,7 @@ def test_an_unknown_table_stops_its_own_rows_with_the_way_out_until_it_is_relear
     assert names(altered.latest.lookup("shop", "bad")) == ["one", "two"]
 
 
-def test_tables_that_a_dropped_database_had_stand_in_its_entry() -> None:
+def test_drop_database_entry_lists_its_tables() -> None:
     grown = timeline(*HISTORY[:2], (place(300), "DROP DATABASE shop"))
     assert grown.entries[-1].tables == {TableName("shop", "t"): None}
     assert grown.entries[-1].databases == {"shop": None}
@@ -124,6 +124,15 @@ def test_truncate_is_an_entry_that_changes_nothing() -> None:
         (TableName("shop", "t"),),
         {},
     )
+
+
+def test_statement_without_effect_can_be_read_again() -> None:
+    """A history with it is not stored; one with later DDL is."""
+    stored = timeline(HISTORY[0], (place(300), "ALTER TABLE t ADD c INT"))
+    for sql in ("TRUNCATE TABLE t", "RENAME TABLE t TO u, u TO t", "CREATE TABLE IF NOT EXISTS t (z INT)"):
+        assert stored.advance(place(200), read_statement(sql, SHOP)) is stored
+    with pytest.raises(ValueError, match="comes after one at"):
+        stored.advance(place(200), read_statement("ALTER TABLE t ADD b INT", SHOP))
 
 
 @pytest.mark.parametrize(("setting", "known"), [(0, False), (1, True), (2, True)])
@@ -143,7 +152,7 @@ def test_a_create_or_replace_that_failed_leaves_no_table(before: str) -> None:
     assert not schemas.apply(read_statement(sql, SHOP, server, failed=True)).tables
 
 
-def test_a_table_that_is_not_made_as_a_view_has_its_name_is_not_there() -> None:
+def test_create_table_over_a_view_creates_no_table() -> None:
     view, table = (
         "CREATE DEFINER=`a`@`%` SQL SECURITY DEFINER VIEW `v` AS select 1",
         "CREATE TABLE IF NOT EXISTS v (a INT)",
@@ -154,13 +163,13 @@ def test_a_table_that_is_not_made_as_a_view_has_its_name_is_not_there() -> None:
     assert grown.fold(place(250)).initial.views == {TableName("shop", "v")}
 
 
-def test_a_view_that_was_not_kept_when_its_statement_was_read_first_stops_nobody_who_reads_it_again() -> None:
+def test_reading_a_create_view_again_is_no_error_if_its_view_was_not_stored() -> None:
     kept = timeline((place(200), "CREATE TABLE t (a INT)"))
     assert kept.advance(place(100), read_statement("CREATE VIEW v AS SELECT 1", SHOP)) is kept
 
 
 def test_tables_between_which_a_statement_moves_rows_are_all_named() -> None:
-    """No row event tells of these rows, so that whoever reads rows of such a table has to know."""
+    """These rows have no row events, so readers of the table's rows need the statement."""
     server, session = Server(Flavour.MARIADB, (11, 4, 5)), SessionContext("shop")
     for statement in (
         "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE old.orders WITHOUT VALIDATION",

@@ -1,4 +1,4 @@
-"""What devstack promises of its downloads and of existing servers, without any server."""
+"""Downloads of devstack, and its use of existing servers, without starting a server."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from devstack.mysqltest import extract
 from devstack.stack import Condition, Stack
 
 
-class Silent:
-    """Shows nothing."""
+class NoProgress:
+    """A progress display without output."""
 
-    def arrived(self, size: int) -> None:
-        """Forget it."""
+    def update(self, size: int) -> None:
+        """Ignore it."""
 
 
-def test_an_installation_that_fails_leaves_nothing_and_the_next_one_completes_it(tmp_path: Path) -> None:
+def test_failed_installation_leaves_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     home = Home(tmp_path)
 
     def fail(target: Path) -> None:
@@ -41,18 +41,18 @@ def test_an_installation_that_fails_leaves_nothing_and_the_next_one_completes_it
     with pytest.raises(FetchError):
         install_once(home, "thing", fail)
     assert [path.name for path in home.downloads.iterdir()] == [".thing.lock"]
-    folder = install_once(home, "thing", lambda target: (target / "whole").touch())
-    assert [path.name for path in folder.iterdir()] == ["whole"]
+    folder = install_once(home, "thing", lambda target: (target / "complete").touch())
+    assert [path.name for path in folder.iterdir()] == ["complete"]
 
 
-def test_an_installation_whose_process_was_killed_is_begun_anew(tmp_path: Path) -> None:
+def test_installation_restarts_after_its_process_was_killed(tmp_path: Path) -> None:
     home = Home(tmp_path)
     (home.downloads / ".thing.partial.abc").mkdir(parents=True)
-    install_once(home, "thing", lambda target: (target / "whole").touch())
+    install_once(home, "thing", lambda target: (target / "complete").touch())
     assert sorted(path.name for path in home.downloads.iterdir()) == [".thing.lock", "thing"]
 
 
-def test_two_who_install_the_same_at_once_fetch_it_once(tmp_path: Path) -> None:
+def test_concurrent_installations_fetch_once(tmp_path: Path) -> None:
     home = Home(tmp_path)
     builds: list[Path] = []
     begun, may_end = threading.Event(), threading.Event()
@@ -79,11 +79,11 @@ def test_a_download_that_fails_shows_the_end_of_its_output(tmp_path: Path) -> No
             what="Kafka",
             folder=tmp_path,
             log=tmp_path / "log",
-            shown=Silent(),
+            progress=NoProgress(),
         )
 
 
-def test_a_jar_with_other_bytes_than_the_pinned_ones_is_refused(tmp_path: Path) -> None:
+def test_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jar").write_bytes(b"as pinned")
     pinned = {"a.jar": hashlib.sha256(b"as pinned").hexdigest()}
     check_jars(tmp_path, pinned, "jars")
@@ -92,7 +92,7 @@ def test_a_jar_with_other_bytes_than_the_pinned_ones_is_refused(tmp_path: Path) 
         check_jars(tmp_path, pinned, "jars")
 
 
-def test_a_jar_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
+def test_unknown_and_missing_jars_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.jar").write_bytes(b"")
     with pytest.raises(FetchError, match=r"missing: \['a.jar'\], unknown: \['b.jar'\]"):
         check_jars(tmp_path, {"a.jar": "0" * 64}, "jars")
@@ -105,7 +105,7 @@ def test_every_jar_of_kafka_and_of_connect_is_pinned() -> None:
     assert all(kafka[jar] == connect[jar] for jar in kafka.keys() & connect.keys())
 
 
-def test_existing_servers_are_used_as_they_are_and_their_password_is_not_shown(
+def test_existing_servers_are_used_without_showing_their_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MYSQL_URL", "mysql://reader:s3cret@db.example:3307")
@@ -120,7 +120,7 @@ def test_existing_servers_are_used_as_they_are_and_their_password_is_not_shown(
     assert "s3cret" not in mysql.where
 
 
-def test_the_lines_for_another_shell_give_it_the_servers_and_their_airflow_and_show_no_password_of_others(
+def test_exports_name_servers_and_airflow_without_foreign_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MYSQL_URL", "mysql://reader:s3cret@db.example:3307")
@@ -143,19 +143,23 @@ def test_the_lines_for_another_shell_give_it_the_servers_and_their_airflow_and_s
 
 
 @pytest.mark.skipif(missing_programs() is not None, reason="a machine without apt")
-def test_apt_locks_nothing_of_the_machine_so_that_it_needs_no_root(tmp_path: Path) -> None:
+def test_apt_uses_private_folders_and_needs_no_root(tmp_path: Path) -> None:
     PrivateApt(tmp_path, Source.machine())
     asked = ["STATUS", "Dir::State::status/f", "LISTS", "Dir::State::Lists/f", "CACHE", "Dir::Cache::Archives/f"]
     environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}
-    told = subprocess.run(["apt-config", "shell", *asked], env=environment, check=True, capture_output=True, text=True)
-    paths = [shlex.split(line)[0].split("=", 1)[1] for line in told.stdout.splitlines()]
+    output = subprocess.run(
+        ["apt-config", "shell", *asked], env=environment, check=True, capture_output=True, text=True
+    )
+    paths = [shlex.split(line)[0].split("=", 1)[1] for line in output.stdout.splitlines()]
     assert len(paths) == 3
     assert all(path.startswith(f"{tmp_path}/") for path in paths), paths
-    assert (tmp_path / "status").read_bytes() == MACHINE_STATUS.read_bytes(), "only what the machine lacks is fetched"
+    assert (tmp_path / "status").read_bytes() == MACHINE_STATUS.read_bytes(), (
+        "only packages that are not installed are fetched"
+    )
 
 
 @pytest.mark.skipif(missing_programs() is not None, reason="a machine without dpkg")
-def test_only_the_files_that_are_wanted_of_a_package_are_unpacked(tmp_path: Path) -> None:
+def test_only_requested_files_of_a_package_are_unpacked(tmp_path: Path) -> None:
     tree, package, target = tmp_path / "tree", tmp_path / "some.deb", tmp_path / "target"
     for name, mode in (("DEBIAN/control", 0o644), ("usr/share/some/t/a.test", 0o644), ("usr/bin/some", 0o755)):
         path = tree / name
@@ -172,17 +176,17 @@ def test_only_the_files_that_are_wanted_of_a_package_are_unpacked(tmp_path: Path
         extract(package, target, lambda _member: None)
 
 
-def test_an_existing_server_that_is_no_mysql_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_mysql_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MYSQL_URL", "db.example:3306")
     with pytest.raises(DevstackError, match="mysql://user:password@host:3306"):
         Stack(Home(tmp_path))
 
 
-def test_stopping_where_nothing_runs_stops_nothing(tmp_path: Path) -> None:
+def test_stop_without_running_servers_does_nothing(tmp_path: Path) -> None:
     assert Stack(Home(tmp_path)).stop() == []
 
 
-def test_cleaning_keeps_the_downloads_unless_told_otherwise(tmp_path: Path) -> None:
+def test_clean_keeps_downloads_by_default(tmp_path: Path) -> None:
     home = Home(tmp_path)
     (home.downloads / "mysql").mkdir(parents=True)
     (home.servers / "mysql").mkdir(parents=True)

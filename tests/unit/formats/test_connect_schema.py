@@ -41,7 +41,7 @@ def test_the_default_of_a_decimal_is_its_unscaled_number_in_the_fewest_bytes(col
 
 
 @pytest.mark.parametrize(
-    ("column", "wanted"),
+    ("column", "expected"),
     [
         (Column("c", "date", default=Default("0000-00-00"), nullable=True), None),
         (Column("c", "datetime", default=Default("0000-00-00 00:00:00"), nullable=False), 0),
@@ -51,8 +51,8 @@ def test_the_default_of_a_decimal_is_its_unscaled_number_in_the_fewest_bytes(col
         (Column("c", "int", default=Default("1"), generated=True, nullable=False), None),
     ],
 )
-def test_defaults_at_the_edges(column: Column, wanted: int | None) -> None:
-    assert with_default(value_schema(column, STYLE), column).default == wanted
+def test_defaults_at_the_edges(column: Column, expected: int | None) -> None:
+    assert with_default(value_schema(column, STYLE), column).default == expected
 
 
 def test_the_branch_of_the_default_comes_first_in_a_union() -> None:

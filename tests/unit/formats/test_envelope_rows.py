@@ -6,7 +6,7 @@ import orjson
 from unit.damaged_json import ROW, loads, mutations
 
 from changefeed.formats.envelope import rows_of_envelopes
-from changefeed.formats.reader import FoundRows
+from changefeed.formats.reader import RowRanges
 from changefeed.model.table_schema import TableSchema
 from changefeed.verify.strings import Strings
 
@@ -15,12 +15,12 @@ ENVELOPE = (
 )
 
 
-def found(*values: bytes) -> FoundRows:
+def found(*values: bytes) -> RowRanges:
     column = Strings.of(values)
     return rows_of_envelopes([TableSchema("shop", "pets", ())])(column.data, column.starts, column.ends)
 
 
-def test_whatever_is_done_to_an_envelope_it_is_read_as_orjson_reads_it_or_left_to_orjson() -> None:
+def test_mutated_envelope_is_read_as_orjson_reads_it_or_left_to_orjson() -> None:
     texts = mutations(ENVELOPE, 6_000, 1)
     taken, starts, rows = 0, Strings.of(texts).starts, found(*texts)
     for number, text in enumerate(texts):

@@ -25,7 +25,7 @@ def test_a_pipeline_without_headers_has_its_format_as_it_is() -> None:
     ("names", "error"),
     [
         (["opp"], "unknown header 'opp' (did you mean 'op'?)"),
-        (["op", "table", "op"], "header 'op' is given 2 times: wanted once"),
+        (["op", "table", "op"], "header 'op' is given 2 times: expected once"),
     ],
 )
 def test_headers_that_no_message_can_have_are_refused(names: list[str], error: str) -> None:

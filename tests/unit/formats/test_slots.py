@@ -15,13 +15,13 @@ def held(asked: list[str], *, total: int, each: int) -> list[str]:
 
     async def all_at_once() -> list[str]:
         offered, answered, left = slots.Slots(total, each), asyncio.Semaphore(0), asyncio.Event()
-        taken: list[str] = []
+        hold: list[str] = []
         refusals: list[HTTPException] = []
 
         async def ask(key: str) -> None:
             try:
-                async with offered.taken(key):
-                    taken.append(key)
+                async with offered.hold(key):
+                    hold.append(key)
                     answered.release()
                     await left.wait()
             except HTTPException as error:
@@ -33,18 +33,18 @@ def held(asked: list[str], *, total: int, each: int) -> list[str]:
             await answered.acquire()
         left.set()
         await asyncio.gather(*asking)
-        assert len(taken) + len(refusals) == len(asked)
+        assert len(hold) + len(refusals) == len(asked)
         assert {error.status_code for error in refusals} == {503}
         assert all(int(error.headers["Retry-After"]) > 0 for error in refusals if error.headers)
-        async with offered.taken(asked[0]):  # all were given back
-            return taken
+        async with offered.hold(asked[0]):  # all were given back
+            return hold
 
     return asyncio.run(all_at_once())
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(slots, "WAIT_SECONDS", 0.05)
 
 
 def test_one_pipeline_has_no_more_than_its_share() -> None:
@@ -56,14 +56,14 @@ def test_all_together_have_no_more_than_the_total() -> None:
 
 
 def test_who_waits_gets_the_slot_that_another_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PATIENCE_SECONDS", 60)
+    monkeypatch.setattr(slots, "WAIT_SECONDS", 60)
 
     async def one_by_one() -> int:
         offered, done = slots.Slots(1, 1), 0
 
         async def ask() -> None:
             nonlocal done
-            async with offered.taken("a"):
+            async with offered.hold("a"):
                 await asyncio.sleep(0)
                 done += 1
 
@@ -76,11 +76,11 @@ def test_who_waits_gets_the_slot_that_another_leaves(monkeypatch: pytest.MonkeyP
 def test_keys_that_nobody_holds_are_forgotten() -> None:
     """They are names out of requests, also of pipelines that there are not."""
 
-    async def taken() -> int:
+    async def hold() -> int:
         offered = slots.Slots(1, 1)
         for number in range(3):
-            async with offered.taken(f"{number}"):
+            async with offered.hold(f"{number}"):
                 pass
-        return len(offered._taken)
+        return len(offered._held)
 
-    assert asyncio.run(taken()) == 0
+    assert asyncio.run(hold()) == 0

@@ -27,7 +27,7 @@ from changefeed.kafka.commit_log.records import (
     ProgressRecord,
     RenamedRecord,
     SealRecord,
-    SoughtRecord,
+    SeekLogRecord,
     VerifyRecord,
     latest_entries,
 )
@@ -38,7 +38,7 @@ from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
 from changefeed.model.seek import SeekRecord
-from changefeed.model.window import Failover, Mark, Window
+from changefeed.model.window import Failover, HighWaterMark, Window
 
 PACKAGE = Path(records.__file__).parents[2]
 WINDOW = Window(
@@ -114,7 +114,7 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         b'{"number":8,"at_ms":1767225600001,"who":"ann","why":"a reason","asked":"latest","before":"bin.000009:4077",'
         b'"before_gtids":"uuid-a:1-5","to":"bin.000010:500","to_gtids":"uuid-a:1-9","skipped_bytes":100,'
         b'"repeated_bytes":0,"server_uuid":"uuid-b","discarded":[]}',
-        SoughtRecord(SEEK),
+        SeekLogRecord(SEEK),
     ),
     (b'["shop","attempt"]', b'{"attempt":"aaaaaaaa","tasks":4}', AttemptRecord("aaaaaaaa", 4)),
     (b'["shop","renamed"]', b'"store"', RenamedRecord("store")),
@@ -128,7 +128,7 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         WINDOW_TEXT[:-1] + b',"rules":{"format":"1f"},"marks":[{"topic":"shop.orders","partition":0,"window":6,'
         b'"gtid":"uuid-a:7","messages":4,"given":9}],"schema_ids":{"shop.orders-value":12}}',
         BegunRecord(
-            WINDOW, {"format": "1f"}, (Mark("shop.orders", 0, 6, "uuid-a:7", 4, 9),), {"shop.orders-value": 12}
+            WINDOW, {"format": "1f"}, (HighWaterMark("shop.orders", 0, 6, "uuid-a:7", 4, 9),), {"shop.orders-value": 12}
         ),
     ),
     (

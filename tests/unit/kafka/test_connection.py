@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.errors import BrokerUnavailableError, SettingsError
-from changefeed.kafka.client_internals import MendedClient
+from changefeed.kafka.client_internals import PatchedClient
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
@@ -41,7 +41,7 @@ def test_options_reach_the_client_under_its_own_names() -> None:
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
     assert dict(_SECURE)["socket.keepalive.enable"] == "true"
     assert len(settings.pop("socket_options")) == 2
-    assert settings.pop("kafka_client") is MendedClient
+    assert settings.pop("kafka_client") is PatchedClient
     assert settings == {
         "bootstrap_servers": ["one:9092", "two:9092"],
         "security_protocol": "SASL_SSL",
@@ -60,7 +60,7 @@ def _checked(options: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sasl.oauthbearer.method": "oidc"}, r"cannot be followed, 'sasl\.oauthbearer\.method'.*who is let in"),
+        ({"sasl.oauthbearer.method": "oidc"}, r"'sasl\.oauthbearer\.method' of the Kafka connection is not supported"),
         ({"ssl.keystore.location": "x.p12"}, r"'ssl\.keystore\.location'"),
         ({"securty.protocol": "SSL"}, r"securty\.protocol.*did you mean 'security\.protocol'"),
         ({"no.such.option": "1"}, r"no\.such\.option"),
@@ -68,32 +68,36 @@ def _checked(options: dict[str, str]) -> None:
         ({"retry.backoff.max.ms": "5"}, r"no such option.*did you mean 'retry\.backoff\.ms'"),
         ({"security.protocol": "sasl-ssl"}, r"'sasl-ssl'.*did you mean 'SASL_SSL'"),
         ({"security.protocol": "SASL_SSL"}, r"is missing, 'sasl\.mechanism'"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "'OAUTHBEARER', wanted one of PLAIN"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "'OAUTHBEARER', expected one of PLAIN"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, r"'sasl\.username', 'sasl\.password'"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such.pem"}, r"ssl\.ca\.location.*No such file"),
         ({"security.protocol": "SSL", "ssl.ca.pem": "hunter2"}, r"ssl\.ca\.pem of the Kafka connection cannot be used"),
-        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"}, "wanted https or none"),
-        ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"}, "wanted true or false"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "-----BEGIN hunter2"}, r"is PEM text.*'ssl\.ca\.pem'"),
+        ({"security.protocol": "SSL", "ssl.ca.pem": "-----BEGIN hunter2"}, r"ssl\.ca\.pem .* cannot be used"),
+        ({"security.protocol": "SSL", "ssl.key.pem": "-----BEGIN hunter2", "ssl.key.location": "x"}, "contradict"),
+        ({"security.protocol": "SSL", "ssl.certificate.pem": "-----BEGIN hunter2"}, r"ssl\.certificate\..*cannot be"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"}, "expected https or none"),
+        ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"}, "expected true or false"),
         ({"security.protocol": "SSL", "ssl.cipher.suites": "none such"}, r"ssl\.cipher\.suites"),
         (
             {"ssl.ca.location": "/ca.pem"},
             r"would do nothing, 'sasl\.password': without 'security\.protocol' all is sent",
         ),
-        ({"socket.timeout.ms": "soon"}, "'soon', wanted a whole number"),
+        ({"socket.timeout.ms": "soon"}, "'soon', expected a whole number"),
     ],
 )
 def test_an_option_that_cannot_be_followed_is_refused_without_a_broker(options: dict[str, str], words: str) -> None:
-    with pytest.raises(SettingsError, match=words) as told:
+    with pytest.raises(SettingsError, match=words) as raised:
         _checked({"sasl.password": "hunter2", **options} if "sasl.mechanism" not in options else options)
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
-def test_a_certificate_that_cannot_be_loaded_is_told_without_its_password(tmp_path: Path) -> None:
+def test_unloadable_certificate_is_an_error_without_its_password(tmp_path: Path) -> None:
     (tmp_path / "mine.pem").write_text("no certificate")
     options = {"ssl.certificate.location": str(tmp_path / "mine.pem"), "ssl.key.password": "hunter3"}
-    with pytest.raises(SettingsError, match=r"ssl\.certificate\.location, ssl\.key\.location") as told:
+    with pytest.raises(SettingsError, match=r"ssl\.certificate\.location, ssl\.key\.location") as raised:
         _checked({"security.protocol": "SSL", **options})
-    assert "hunter" not in str(told.value)
+    assert "hunter" not in str(raised.value)
 
 
 def test_switching_the_check_of_certificates_off_is_followed() -> None:
@@ -108,12 +112,12 @@ def test_a_connection_travels_to_spark_workers() -> None:
 
 
 @pytest.mark.parametrize("name", ["transactional.id", "acks", "enable.idempotence", "bootstrap.servers"])
-def test_what_the_guarantee_rests_on_is_no_option(name: str) -> None:
+def test_settings_of_the_guarantee_are_no_options(name: str) -> None:
     with pytest.raises(SettingsError, match=name):
         KafkaConnection("127.0.0.1:9092", {name: "0"})
 
 
-def test_a_wrong_address_is_told_in_bounded_time_and_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+def test_wrong_address_is_an_error_in_bounded_time_without_log(capfd: pytest.CaptureFixture[str]) -> None:
     connection = KafkaConnection("127.0.0.1:9", timeout_seconds=0.3)
     calls = (
         connection.broker_count,
@@ -130,14 +134,14 @@ def test_a_wrong_address_is_told_in_bounded_time_and_quietly(capfd: pytest.Captu
     assert "kafka" not in out + err
 
 
-def test_a_transaction_is_shorter_than_the_brokers_patience() -> None:
+def test_transaction_seconds_are_below_the_brokers_timeout() -> None:
     with pytest.raises(SettingsError, match="transaction_timeout_seconds"):
         PublishSettings(transaction_seconds=60, transaction_timeout_seconds=60)
     with pytest.raises(SettingsError, match="transaction_rows"):
         PublishSettings(transaction_rows=0)
 
 
-def test_a_broker_that_is_not_there_is_told_with_what_each_address_met() -> None:
+def test_unreachable_broker_error_lists_each_address() -> None:
     closed = free_port()
     connection = KafkaConnection(f"127.0.0.1:{closed},no-such-host.invalid", timeout_seconds=1)
     with pytest.raises(BrokerUnavailableError, match=f"127.0.0.1:{closed}: .*refused, no-such-host.invalid: "):

@@ -6,7 +6,7 @@ import json
 from array import array
 
 import pytest
-from finished import finished
+from encode_batches import encode_batches
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ def _view(values: list[int]) -> memoryview:
 def _batch(origin: str, *where: tuple[int, int]) -> Batch:
     """Messages at (position, sequence) each."""
     messages = [Message(position, sequence, b"k", b"0123456789", b"id", b"") for position, sequence in where]
-    (batch,) = finished([MessageBlock("shop.orders", 0, origin, 0, 0, pack(messages))])
+    (batch,) = encode_batches([MessageBlock("shop.orders", 0, origin, 0, 0, pack(messages))])
     return batch
 
 
@@ -83,10 +83,10 @@ def test_batches_out_of_order_are_refused() -> None:
 
 def test_a_window_that_another_server_began_is_not_ended_by_guess() -> None:
     begun = Progress("bin.000007", 4, 0, window=3, source="a")
-    with pytest.raises(AccountingError, match="was given window 3 of server 'a'"):
+    with pytest.raises(AccountingError, match="found window 3 of server 'a'"):
         Account("shop.orders", 0, LIMITS, 3, "b", begun)
     later = Account("shop.orders", 0, LIMITS, 4, "b", begun)
-    assert later.pass_given(_batch("other.000001", (4, 0))) == 0
+    assert later.skip_published(_batch("other.000001", (4, 0))) == 0
 
 
 def test_totals_go_on_within_a_window_and_begin_anew_with_the_next() -> None:

@@ -27,4 +27,4 @@ def test_scram_with_enough_iterations_is_answered() -> None:
     client.first_message()
     client.process_server_first_message(_offered(client, "4096"))
     assert client.final_message().startswith(b"c=biws,")
-    assert SaslAuthenticationFailedError in client_internals.NOT_LET_IN, "no retry"
+    assert SaslAuthenticationFailedError in client_internals.NOT_AUTHENTICATED, "no retry"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from changefeed.cli.tail import ShownRecords
+from changefeed.cli.tail import RecordLines
 from changefeed.formats.avro_reader import AvroReader
 from changefeed.kafka.partition_reader import KafkaRecord
-from changefeed.records.varint import written_part, written_varint
+from changefeed.records.varint import encode_bytes, encode_varint
 
 
 class OneSchema:
@@ -25,7 +25,7 @@ class OneSchema:
 
 
 def line_of(value: bytes | None, registry: OneSchema | None = None) -> Any:
-    shown = ShownRecords(registry.schema if registry else None)
+    shown = RecordLines(registry.schema if registry else None)
     record = KafkaRecord("t", 0, 5, None, value, (("h", b"\xff"),), 0, stamped_by_broker=False)
     line = [json.loads(shown.line(record)) for _ in range(2)][-1]
     assert line["headers"] == {"h": "0xff"}
@@ -64,9 +64,9 @@ NESTED = {
     ],
 }
 RECORD = (
-    b"\x00\x02" + written_varint(-3) + written_part(b"\xff\x38")
-    + written_varint(-2) + written_varint(2) + b"\x02\x00" + b"\x00"
-    + written_varint(1) + written_part(b"k") + b"\x01" + b"\x00"
+    b"\x00\x02" + encode_varint(-3) + encode_bytes(b"\xff\x38")
+    + encode_varint(-2) + encode_varint(2) + b"\x02\x00" + b"\x00"
+    + encode_varint(1) + encode_bytes(b"k") + b"\x01" + b"\x00"
     + b"\x01\x02"
 )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_avro_is_read_by_the_schema_that_its_id_names_and_that_is_asked_for_once
     assert line_of(b"\x00\x00\x00\x00\x07" + RECORD[:-1], registry).startswith("0x00")
 
 
-def test_bytes_that_are_no_record_of_their_schema_are_refused_in_whatever_way_they_are_cut() -> None:
+def test_invalid_avro_bytes_are_refused_at_any_cut() -> None:
     reader = AvroReader(json.dumps(NESTED))
     for end in range(len(RECORD)):
         with pytest.raises(ValueError, match="no record of its schema"):

@@ -27,7 +27,7 @@ from changefeed.settings.routes import compile_routes
 def topic_names(template: str, tables: list[tuple[str, str]], **topics: Any) -> dict[tuple[str, str], str]:
     plain = {"name": "p", "source": {"connection": "s"}, "kafka": {"connection": "k"}}
     pipeline = Pipeline.model_validate({**plain, "topics": {"template": template, **topics}})
-    return {name: route.topic for name, route in compile_routes(pipeline).of_all(tables).items()}
+    return {name: route.topic for name, route in compile_routes(pipeline).route_tables(tables).items()}
 
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
@@ -146,13 +146,13 @@ def test_tables_share_a_topic_where_a_rule_says_so_and_only_there() -> None:
 def test_all_tables_share_the_topics_of_the_template_where_that_is_allowed() -> None:
     names = topic_names("{pipeline}.all", [*SHARDS, ("crm", "items")], shared=True)
     assert set(names.values()) == {"p.all"}
-    with pytest.raises(ValidationError, match="which they may with `shared: true`"):
+    with pytest.raises(ValidationError, match="which needs `shared: true`"):
         topic_names("{pipeline}.all", SHARDS)
     with pytest.raises(TopicError, match="metric names"):
         topic_names("{table}", [("shop", "a.b"), ("shop", "a_b")], shared=True)
 
 
-def test_the_first_route_that_takes_a_table_counts_and_what_it_leaves_out_is_as_for_all() -> None:
+def test_first_matching_route_wins_and_inherits_missing_settings() -> None:
     settings = {
         "partitions": 2,
         "configs": {"retention.ms": "9", "cleanup.policy": "delete"},
@@ -166,7 +166,7 @@ def test_the_first_route_that_takes_a_table_counts_and_what_it_leaves_out_is_as_
     orders, items = compile_routes(pipeline).of("shop", "orders_1"), compile_routes(pipeline).of("shop", "items")
     assert orders is not None
     assert items is not None
-    assert (orders.topic, orders.made_as) == (
+    assert (orders.topic, orders.creation_settings) == (
         "shop.orders_1",
         (7, 1, {"retention.ms": "1", "cleanup.policy": "delete"}),
     )
@@ -178,7 +178,7 @@ def test_the_first_route_that_takes_a_table_counts_and_what_it_leaves_out_is_as_
 
 def test_a_topic_that_two_routes_would_make_in_two_ways_is_refused() -> None:
     routes = [{"match": "*.orders_1", "topic": "o", "partitions": 1}, {"match": "*.orders_2", "topic": "o"}]
-    with pytest.raises(TopicError, match="made in two ways"):
+    with pytest.raises(TopicError, match="with different"):
         topic_names("{table}", SHARDS, routes=routes)
 
 
@@ -187,5 +187,5 @@ def test_a_backfills_suffix_ends_the_names_of_all_routes() -> None:
     topics = {"routes": [{"match": "shop.orders_*", "topic": "orders"}, {"match": "shop.items", "partitions": 1}]}
     pipeline = Pipeline.model_validate({**plain, "topics": topics})
     replayed = pipeline.model_copy(update={"topics": pipeline.topics.with_suffix(".replay")})
-    names = [route.topic for route in compile_routes(replayed).of_all(SHARDS).values()]
+    names = [route.topic for route in compile_routes(replayed).route_tables(SHARDS).values()]
     assert names == ["orders.replay", "orders.replay", "shop.items.replay"]

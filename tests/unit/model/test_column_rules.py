@@ -35,7 +35,7 @@ def test_patterns_match_in_whatever_case(tmp_path: Path, pattern: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["shop.people.e", "shop.peopl.email", "crm.*.email", "*.*.mail", "/.*mai/", r"/people\.email/"]
 )
-def test_patterns_match_whole_names(tmp_path: Path, pattern: str) -> None:
+def test_patterns_match_full_names(tmp_path: Path, pattern: str) -> None:
     assert rules(tmp_path, f"{{exclude: ['{pattern}']}}").of(PEOPLE) == {}
 
 
@@ -65,7 +65,7 @@ def test_secrets_of_masks_come_from_connections_and_variables(tmp_path: Path, mo
     assert rules(tmp_path, text).of(PEOPLE) == {1: HmacSha256("k"), 2: Constant("p@pper")}
     for empty in ("", None):
         monkeypatch.setenv("KEY", "") if empty == "" else monkeypatch.delenv("KEY")
-        with pytest.raises(SettingsError, match="environment variable 'KEY', which the pipeline takes a secret from"):
+        with pytest.raises(SettingsError, match="environment variable 'KEY', which the settings name as a secret"):
             rules(tmp_path, text)
 
 

@@ -86,7 +86,7 @@ def test_a_new_type_takes_its_rows_of_the_table_and_a_codec(monkeypatch: pytest.
 
     rows = decoded_rows(table.schema, types=(3, 200), metadata=b"\2", row=struct.pack("<iQ", 1, 1 << 63))
     assert rows == [{"id": 1, "price": 1 << 63}]
-    with pytest.raises(SchemaError, match=r"column 2 is int\[0\], and `price` was wanted"):
+    with pytest.raises(SchemaError, match=r"expected `price` as column 2, found int\[0\]"):
         decoded_rows(table.schema, types=(3, 3), metadata=b"", row=struct.pack("<ii", 1, 1))
 
 
@@ -104,6 +104,6 @@ def decoded_rows(schema: TableSchema, types: tuple[int, ...], metadata: bytes, r
     bodies = {EventType.FORMAT_DESCRIPTION: description, EventType.TABLE_MAP: table_map, EventType.WRITE_ROWS: rows}
     data = b"".join(HEADER.pack(1, kind, 1, HEADER_SIZE + len(body), 0, 0) + body for kind, body in bodies.items())
     decoder = KernelDecoder(lambda _database, table: Route(table, 1), lambda *_: schema, DebeziumFormat("t", 0), "uuid")
-    piece = Slice(0, "bin.000001", FIRST_POSITION, FIRST_POSITION + len(data))
-    blocks = [item for item in decoder.decode([data], piece) if isinstance(item, MessageBlock)]
+    window_slice = Slice(0, "bin.000001", FIRST_POSITION, FIRST_POSITION + len(data))
+    blocks = [item for item in decoder.decode([data], window_slice) if isinstance(item, MessageBlock)]
     return [orjson.loads(message.value or b"null")["after"] for block in blocks for message in block.messages()]

@@ -41,6 +41,31 @@ def test_ports_and_forms_of_a_mysql_uri(uri: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ("h1", [("h1", 3306)]),
+        ("h1,h2", [("h1", 3306), ("h2", 3306)]),
+        ("h1,h2:3310", [("h1", 3310), ("h2", 3310)]),  # as Airflow's fields host and port
+        ("h1:1,h2:2,[::1]:3", [("h1", 1), ("h2", 2), ("::1", 3)]),
+        ("h1%2Ch2%2c[::1]", [("h1", 3306), ("h2", 3306), ("::1", 3306)]),
+    ],
+)
+def test_hosts_of_a_source_share_user_password_and_options(hosts: str, expected: list[tuple[str, int]]) -> None:
+    uri = f"mysql://me%40home:{quote(SECRET, safe='')}@{hosts}/?ssl_ca=%2Fca.pem&ssl_verify=ca"
+    found = MysqlConnection.all_from_uri(uri)
+    assert [(each.host, each.port) for each in found] == expected
+    assert {(each.user, each.password) for each in found} == {("me@home", SECRET)}
+    assert all(each.options == {"ssl_ca": "/ca.pem", "ssl_verify": "ca"} for each in found)
+
+
+@pytest.mark.parametrize("hosts", ["h1,", ",h1", "h1,h2:port", "h1;h2,h3", "h1 ,h2", "h1,[h2]"])
+def test_wrong_list_of_hosts_is_refused_without_its_password(hosts: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        MysqlConnection.all_from_uri(f"mysql://u:hush@{hosts}/")
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("uri", "words"),
     [
         ("postgresql://u:hush@h", "found scheme 'postgresql'"),
@@ -50,7 +75,7 @@ def test_ports_and_forms_of_a_mysql_uri(uri: str, host: str, port: int) -> None:
         ("mysql://u:hush@h1:3306,h2:3306/", "names several hosts"),
         ("mysql://u:hush@h1%2ch2", "names several hosts"),
         ("mysql://u:hush@h?ssl_cafile=x", "unknown option 'ssl_cafile'"),
-        ("mysql://u:hush@h?ssl_mode=off", "wanted 'preferred' or 'disabled'"),
+        ("mysql://u:hush@h?ssl_mode=off", "expected 'preferred' or 'disabled'"),
         ("mysql://u:hush@h?ssl_mode=disabled&ssl_ca=x", "has ssl_mode=disabled, and 'ssl_ca', which asks for TLS"),
         ("", "found none"),
         ("h:3306", "found none"),
@@ -92,7 +117,7 @@ def test_secrets_do_not_show() -> None:
         assert "me" in shown
 
 
-def test_a_connection_travels_to_a_worker_whole() -> None:
+def test_connection_is_pickled_with_all_fields() -> None:
     mysql = MysqlConnection.from_uri("mysql://me:hush@h")
     assert pickle.loads(pickle.dumps(mysql)) == mysql
 
@@ -104,7 +129,7 @@ def test_a_connection_comes_from_the_variable_that_airflow_reads(monkeypatch: py
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_missing_connection_is_told_with_its_variable(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_connection_is_reported_with_its_variable(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_MYSQL_SHOP", raising=False)
     if value is not None:
         monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", value)

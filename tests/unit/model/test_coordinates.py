@@ -23,7 +23,7 @@ def at(number: int, position: int = 4, base: str = "bin") -> BinlogCoordinates:
 
 def test_files_are_ordered_by_their_number_and_not_as_strings() -> None:
     assert at(1_000_000) > at(999_999)
-    assert "bin.1000000" < "bin.999999", "as strings they stand the other way round"
+    assert "bin.1000000" < "bin.999999", "as strings the order is reversed"
 
 
 def test_a_later_file_is_after_any_position_of_an_earlier_one() -> None:

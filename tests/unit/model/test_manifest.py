@@ -50,7 +50,7 @@ def test_a_manifest_names_the_xa_transactions_that_are_prepared_at_its_end() -> 
     assert len(account(WINDOW, SLICES, (many, REPORTS[1]), DECODED, RECEIPTS, {}).prepared) == 1000
 
 
-def test_what_the_slices_report_is_added_up() -> None:
+def test_manifest_adds_up_slice_reports() -> None:
     manifest = sealed()
     assert (manifest.size_bytes, manifest.events, manifest.transactions, manifest.skipped_rows) == (1396, 15, 5, 8)
     assert manifest.rows == {"shop.items": {"c": 1, "u": 1}, "shop.orders": {"c": 4, "d": 1}}
@@ -76,7 +76,7 @@ def test_a_window_without_rows_is_sealed_too() -> None:
 
 
 def test_a_slice_without_a_report_is_not_sealed() -> None:
-    with pytest.raises(AccountingError, match=r"slice 1 \(bin\.000002:4-500\) made no report"):
+    with pytest.raises(AccountingError, match=r"slice 1 \(bin\.000002:4-500\) has no report"):
         account(WINDOW, SLICES, REPORTS[:1], DECODED, RECEIPTS, {})
 
 
@@ -97,11 +97,11 @@ def test_a_message_more_or_less_is_not_sealed(messages: int) -> None:
         account(WINDOW, SLICES, REPORTS, DECODED, (replace(RECEIPT, messages=messages), *RECEIPTS[::2]), {})
 
 
-def test_a_topic_partition_that_got_nothing_of_what_was_decoded_is_not_sealed() -> None:
+def test_topic_partition_without_its_decoded_messages_is_not_sealed() -> None:
     with pytest.raises(AccountingError, match="2 messages were decoded and 0 published"):
         account(WINDOW, SLICES, REPORTS, DECODED, RECEIPTS[1:], {})
 
 
-def test_a_topic_partition_that_got_what_nobody_decoded_is_not_sealed() -> None:
+def test_topic_partition_with_unknown_messages_is_not_sealed() -> None:
     with pytest.raises(AccountingError, match="0 messages were decoded and 1 published"):
         account(WINDOW, SLICES, REPORTS, DECODED, (*RECEIPTS, replace(RECEIPT, partition=9, messages=1)), {})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed_web.origins import Hosts, OwnPagesOnly, address
+from changefeed_web.origins import Hosts, OriginCheck, normalize_host
 
 PROXIED = Hosts.of("https://airflow.example.com/team/", ["10.0.0.5:8080"])
 LOCAL = Hosts.of("http://localhost:8080", [])
@@ -25,7 +25,7 @@ def status(hosts: Hosts, headers: dict[str, str], method: str = "POST", *, all_a
 
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "headers": raw}
-    asyncio.run(OwnPagesOnly(application, hosts, all_admins=all_admins)(scope, _nothing, send))
+    asyncio.run(OriginCheck(application, hosts, all_admins=all_admins)(scope, _nothing, send))
     return int(sent[0]["status"])
 
 
@@ -49,18 +49,22 @@ async def _nothing() -> Any:
     ],
 )
 def test_an_address_is_written_in_one_way(host: str, known: str | None) -> None:
-    assert address(host) == known
+    assert normalize_host(host) == known
 
 
 def test_the_machine_itself_is_a_host_only_where_airflow_has_no_other_name() -> None:
     for host in ("localhost:9999", "127.0.0.1", "127.8.8.8:80", "[::1]:8080"):
-        assert (address(host) in LOCAL, address(host) in Hosts.of("", []), address(host) in PROXIED) == (
+        assert (
+            normalize_host(host) in LOCAL,
+            normalize_host(host) in Hosts.of("", []),
+            normalize_host(host) in PROXIED,
+        ) == (
             True,
             True,
             False,
         )
     for host in ("evil.example", "localhost.evil.example", "0.0.0.0:8080", "10.0.0.5", "", None):
-        assert (host and address(host)) not in LOCAL
+        assert (host and normalize_host(host)) not in LOCAL
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_the_machine_itself_is_a_host_only_where_airflow_has_no_other_name() -> 
         ({"Host": "airflow.example.com", "Transfer-Encoding": "chunked"}, 415),
     ],
 )
-def test_behind_a_reverse_proxy_the_host_is_the_name_that_browsers_know(headers: dict[str, str], expected: int) -> None:
+def test_origin_through_a_reverse_proxy_uses_the_public_host_name(headers: dict[str, str], expected: int) -> None:
     assert status(PROXIED, headers) == expected
 
 

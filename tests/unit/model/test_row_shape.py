@@ -50,13 +50,13 @@ def test_columns_that_mariadb_lists_nowhere_come_after_the_known_ones() -> None:
     assert [column.name for column in fitted.columns[2:]] == ["row_start", "row_end", "DB_ROW_HASH_1", "DB_ROW_HASH_2"]
 
 
-def test_columns_that_may_be_null_are_none_that_mariadb_hides() -> None:
+def test_nullable_columns_exclude_columns_that_mariadb_hides() -> None:
     own = row(17, 6)
     with pytest.raises(SchemaError):
         fit(SCHEMA, (*ROWS, own, own), is_mariadb=True)
 
 
-def test_all_columns_of_the_inner_table_of_an_outer_join_may_be_null_also_those_that_mariadb_hides() -> None:
+def test_columns_of_an_outer_joined_table_are_nullable_also_hidden_ones() -> None:
     with_key = replace(SCHEMA, columns=(replace(SCHEMA.columns[0], nullable=False), SCHEMA.columns[1]))
     own = row(17, 6)
     fitted = fit(with_key, (*ROWS, own, own), is_mariadb=True)

@@ -18,7 +18,7 @@ from changefeed.settings.pipeline_settings import TableSettings
         (r"/(s)\w*\.s.*/", "shop.salts", "shop.orders"),
     ],
 )
-def test_a_pattern_has_to_match_the_whole_name(pattern: str, taken: str, left: str) -> None:
+def test_pattern_must_match_the_full_name(pattern: str, taken: str, left: str) -> None:
     tables = TableSettings(include=["none.*", r"/(n)\.one/", pattern])
     assert tables.matches(*taken.split("."))
     assert not tables.matches(*left.split("."))

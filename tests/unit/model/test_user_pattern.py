@@ -10,7 +10,7 @@ from changefeed.formats.debezium_options import KEYS
 from changefeed.model.column_rules import ColumnRule, Excluded
 from changefeed.model.table_pattern import check_pattern, check_patterns, matches, matches_any, names_database
 from changefeed.model.user_pattern import LONGEST, MOST, MOST_REGEXES, UserPattern
-from changefeed.settings.file import pipeline_of_text
+from changefeed.settings.file import parse_pipeline
 from changefeed.settings.outbox_settings import OutboxSettings
 
 _SECONDS = 5
@@ -50,7 +50,7 @@ def test_shell_patterns_with_many_stars_are_matched_in_no_time() -> None:
     "regex", ["(?=a)a", "(?!a)b", "(?<=a)b", r"(a)\1", "(", "a{1001}", "(a{1000}){1000}", "x" * 1001]
 )
 def test_expression_that_cannot_be_matched_in_linear_time_is_refused_with_a_sentence(regex: str) -> None:
-    with pytest.raises(ValueError, match=r"is no regular expression|wanted at most") as refused:
+    with pytest.raises(ValueError, match=r"is no regular expression|expected at most") as refused:
         check_pattern(f"/{regex}/")
     assert "\n" not in str(refused.value)
     with pytest.raises(ValueError, match="regular expression"):
@@ -59,11 +59,11 @@ def test_expression_that_cannot_be_matched_in_linear_time_is_refused_with_a_sent
 
 def test_patterns_are_bounded_in_number_and_length() -> None:
     check_patterns(["shop.orders"] * MOST)
-    with pytest.raises(ValueError, match="has 10001 patterns: wanted at most 10000"):
+    with pytest.raises(ValueError, match="has 10001 patterns: expected at most 10000"):
         check_patterns(["shop.orders"] * (MOST + 1))
-    with pytest.raises(ValueError, match="has 101 regular expressions: wanted at most 100"):
+    with pytest.raises(ValueError, match="has 101 regular expressions: expected at most 100"):
         check_patterns([rf"/shop\.{number}/" for number in range(MOST_REGEXES + 1)])
-    with pytest.raises(ValueError, match="wanted at most 1000"):
+    with pytest.raises(ValueError, match="expected at most 1000"):
         check_pattern("*" * (LONGEST + 1))
 
 
@@ -71,8 +71,8 @@ def test_conditions_are_bounded_in_number_before_one_is_read() -> None:
     begin = time.process_time()
     rows = "".join(f"  a.b{number}: a = {number}\n" for number in range(9000))
     text = f"name: shop\nsource: {{connection: m}}\nkafka: {{connection: k}}\ntables: {{include: [a.*]}}\nrows:\n{rows}"
-    with pytest.raises(SettingsError, match=r"line 5: 'rows'.*has 9000 conditions: wanted at most 1000"):
-        pipeline_of_text(text, "shop.yaml")
+    with pytest.raises(SettingsError, match=r"line 5: 'rows'.*expected at most 1000 conditions, found 9000"):
+        parse_pipeline(text, "shop.yaml")
     assert time.process_time() - begin < _SECONDS
 
 

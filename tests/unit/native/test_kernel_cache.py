@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept."""
+"""The folder of compiled kernels."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def parent_of(folder: Path | None) -> Path | None:
     return folder and folder.parent
 
 
-def test_the_kernels_that_make_setup_compiled_are_found_by_whoever_runs_its_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_of_make_setup_are_found_by_every_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHANGEFEED_KERNEL_CACHE", "NUMBA_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
@@ -52,7 +50,7 @@ def test_each_kernel_is_in_a_room_whose_kernels_the_cache_knows() -> None:
     assert compiled <= {PACKAGE / (name.replace(".", "/") + ".py") for name in kernel_sources(PACKAGE)}
 
 
-def test_kernels_that_are_compiled_are_loaded_while_another_process_compiles() -> None:
+def test_compiled_kernels_load_while_another_process_compiles() -> None:
     load = [sys.executable, "-c", "import changefeed.native.scatter"]
     subprocess.run(load, check=True)  # whoever comes first compiles them
     folder = cache_folder()

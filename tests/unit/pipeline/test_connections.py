@@ -1,4 +1,4 @@
-"""A pipeline's connections: looked up when they are needed, and carried whole to a worker."""
+"""A pipeline's connections: looked up when they are needed, and pickled completely for a worker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from changefeed.errors import SettingsError, SourceUnavailableError
-from changefeed.model.connection import Patience, from_environment
+from changefeed.model.connection import AnswerLimits, from_environment
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings
@@ -67,16 +67,20 @@ def test_the_logs_of_a_pipeline_are_of_its_name_and_a_backfill_has_its_own() -> 
 
 
 @pytest.mark.parametrize(("connection", "uri"), [("source", f"postgres://me:{SECRET}@db"), ("cluster", "broker:9092")])
-def test_a_uri_that_is_wrong_is_told_with_its_connection_and_without_its_password(connection: str, uri: str) -> None:
+def test_wrong_uri_error_names_the_connection_without_the_password(connection: str, uri: str) -> None:
     connections = PipelineConnections(PIPELINE, {**URIS, connection: uri}.__getitem__)
-    with pytest.raises(SettingsError, match=f"^connection '{connection}': wanted a connection of the form") as refused:
+    with pytest.raises(
+        SettingsError, match=f"^connection '{connection}': expected a connection of the form"
+    ) as refused:
         _ = connections.mysql, connections.kafka
     assert SECRET not in str(refused.value)
 
 
-def test_a_server_that_opens_its_port_and_says_nothing_is_waited_for_as_long_as_a_connection_takes() -> None:
+def test_silent_server_is_an_error_after_the_connect_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uris = {"source": f"mysql://me:{SECRET}@127.0.0.1:{silent.getsockname()[1]}"}
-        connections = PipelineConnections(PIPELINE, uris.__getitem__, Patience(connect_seconds=1, answer_seconds=3600))
+        connections = PipelineConnections(
+            PIPELINE, uris.__getitem__, AnswerLimits(connect_seconds=1, answer_seconds=3600)
+        )
         with pytest.raises(SourceUnavailableError, match="timed out"):
             connections.session()

@@ -1,4 +1,4 @@
-"""Which rights Airflow is asked for."""
+"""Permission checks with Airflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from changefeed_web import access
 
 
 @pytest.mark.parametrize(("several_teams", "team"), [("True", "red"), ("False", None)])
-def test_where_airflow_has_teams_it_is_asked_with_the_team_of_the_dag(
+def test_permission_checks_name_the_dags_team(
     monkeypatch: pytest.MonkeyPatch, several_teams: str, team: str | None
 ) -> None:
     asked: list[Any] = []
@@ -22,6 +22,6 @@ def test_where_airflow_has_teams_it_is_asked_with_the_team_of_the_dag(
     monkeypatch.setattr(DagModel, "get_team_name", {"changefeed_ingest__shop": "red"}.get)
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", several_teams)
     assert conf.getboolean("core", "multi_team") == (several_teams == "True")
-    access.may("ulf", "GET", "changefeed_ingest__shop")
+    access.has_permission("ulf", "GET", "changefeed_ingest__shop")
     access.may_read_logs("ulf", "changefeed_ingest__shop")
     assert [(details.id, details.team_name) for details in asked] == [("changefeed_ingest__shop", team)] * 2

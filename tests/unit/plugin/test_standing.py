@@ -1,4 +1,4 @@
-"""The word on a pipeline's badge."""
+"""The text of a pipeline's badge."""
 
 from __future__ import annotations
 
@@ -29,33 +29,31 @@ def dag(**changes: Any) -> dict[str, Any]:
     }
 
 
-def behind(lag_seconds: float | None) -> dict[str, Any]:
+def lag_of(lag_seconds: float | None) -> dict[str, Any]:
     return {"state": "behind", "lag_seconds": lag_seconds, "error": None}
 
 
 @pytest.mark.parametrize(
     ("of", "position", "word"),
     [
-        (dag(), behind(60), "on schedule"),
-        (dag(next_run=moment(-30)), behind(60), "on schedule"),
-        (dag(next_run=moment(-300)), behind(60), "its run is late"),
-        (dag(next_run=None), behind(60), "waits for a run"),
-        (dag(), behind(600), "behind"),
-        (dag(), behind(None), "behind"),
-        (dag(last_run=None), behind(60), "behind"),
+        (dag(), lag_of(60), "on schedule"),
+        (dag(next_run=moment(-30)), lag_of(60), "on schedule"),
+        (dag(next_run=moment(-300)), lag_of(60), "run is late"),
+        (dag(next_run=None), lag_of(60), "waits for a run"),
+        (dag(), lag_of(600), "behind"),
+        (dag(), lag_of(None), "behind"),
+        (dag(last_run=None), lag_of(60), "behind"),
         (dag(), {"state": "current"}, "up to date"),
         (dag(), {"state": "new"}, "new"),
         (dag(), {"state": "error"}, "error"),
         (dag(), None, "…"),
-        (dag(running=["two"]), behind(600), "running"),
-        (dag(paused=True), behind(600), "paused"),
-        (dag(paused=True, running=["two"]), behind(600), "running"),
-        (dag(paused=True, running=["two"], held=["two"]), behind(600), "paused, a run is held"),
-        (dag(last_run={"state": "failed", "start": moment(-9)}), behind(60), "failed"),
+        (dag(running=["two"]), lag_of(600), "running"),
+        (dag(paused=True), lag_of(600), "paused"),
+        (dag(paused=True, running=["two"]), lag_of(600), "running"),
+        (dag(paused=True, running=["two"], held=["two"]), lag_of(600), "paused, a run is held"),
+        (dag(last_run={"state": "failed", "start": moment(-9)}), lag_of(60), "failed"),
         (dag(known=False), None, "not loaded yet"),
     ],
 )
-def test_a_badge_tells_lag_by_the_schedule_and_what_a_pause_holds(
-    of: dict[str, Any], position: dict[str, Any] | None, word: str
-) -> None:
+def test_badge_shows_lag_schedule_and_held_runs(of: dict[str, Any], position: dict[str, Any] | None, word: str) -> None:
     assert standing(of, position, NOW)["text"] == word

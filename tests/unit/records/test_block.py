@@ -32,12 +32,12 @@ def test_a_block_knows_how_many_messages_it_has(given_messages: list[Message]) -
     assert list(block.messages()) == given_messages
 
 
-def test_null_and_empty_are_told_apart() -> None:
+def test_null_and_empty_are_distinct() -> None:
     null, empty = Message(4, 0, None, None, b"id", b""), Message(4, 1, b"", b"", b"id", b"")
     assert list(unpack(pack([null, empty]))) == [null, empty]
 
 
-def test_the_layout_is_the_one_that_the_docstring_says() -> None:
+def test_layout_is_as_documented() -> None:
     one, two = Message(4, 1, b"k", b"vv", b"iii", b"", seconds=7), Message(9, 6, None, None, b"j", b"g")
     assert pack([one, two]) == b"".join(
         (
@@ -54,7 +54,7 @@ def test_the_layout_is_the_one_that_the_docstring_says() -> None:
 
 
 @pytest.mark.parametrize("row", [0, 1, 2**20])
-def test_the_steps_of_a_row_stand_between_it_and_the_next_row(row: int) -> None:
+def test_steps_of_a_row_are_ordered_before_the_next_row(row: int) -> None:
     steps = [sequence_of(row, step) for step in (Step.CHANGE, Step.TOMBSTONE, Step.CREATE)]
     assert steps == sorted(steps)
     assert steps[-1] < sequence_of(row + 1, Step.CHANGE)

@@ -12,7 +12,7 @@ from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log.records import LogEntry, ProgressRecord, stored_value
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.records import compression
-from changefeed.records.compression import CODECS, MOST_OF_A_LOG, UnpackedTooLargeError, inflated
+from changefeed.records.compression import CODECS, MOST_OF_A_LOG, UnpackedTooLargeError, inflate
 
 _BOMBS = {name: CODECS[name].compress(bytes(64 << 20), None) for name in ("gzip", "snappy", "lz4", "zstd")}
 
@@ -54,11 +54,11 @@ def test_value_of_the_commit_log_that_unpacks_to_more_than_it_may_is_refused() -
     with pytest.raises(CheckpointError, match="unpacks to more than 134,217,728 bytes"):
         LogEntry.of(record).read()
     with pytest.raises(zlib.error):
-        inflated(zlib.compress(b"x" * 1000)[:-5], 2000)
+        inflate(zlib.compress(b"x" * 1000)[:-5], 2000)
 
 
 def test_value_that_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("changefeed.kafka.commit_log.records.MOST_OF_A_LOG", 1000)
-    with pytest.raises(CheckpointError, match="wanted at most 1,000"):
+    with pytest.raises(CheckpointError, match="expected at most 1,000"):
         stored_value(["x" * 1001])
     assert compression.MOST_OF_A_LOG == MOST_OF_A_LOG

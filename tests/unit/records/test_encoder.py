@@ -1,4 +1,4 @@
-"""What the encoder makes of a block is what Kafka's own readers take for its messages."""
+"""Kafka's own readers read the messages of a block from the encoder's batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from finished import finished, messages_of
+from encode_batches import encode_batches, messages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
@@ -51,7 +51,7 @@ def rows(count: int, **changes: object) -> list[Message]:
 
 @given(st.lists(message, min_size=1, max_size=30), st.sampled_from(sorted(CODECS)), st.integers(100, 5_000))
 def test_what_is_encoded_is_read_back(messages: list[Message], compression: str, largest_bytes: int) -> None:
-    batches = finished([block(messages)], PublishSettings(compression=compression), largest_bytes)
+    batches = encode_batches([block(messages)], PublishSettings(compression=compression), largest_bytes)
     assert messages_of(batches) == messages
     assert [batch.number for batch in batches] == list(range(len(batches)))
     for batch in batches:
@@ -63,7 +63,7 @@ def test_what_is_encoded_is_read_back(messages: list[Message], compression: str,
 def test_kafka_python_reads_the_same_records(messages: list[Message], compression: str) -> None:
     records = [
         record
-        for batch in finished([block(messages)], PublishSettings(compression=compression))
+        for batch in encode_batches([block(messages)], PublishSettings(compression=compression))
         for of_batch in MemoryRecords(batch.records)
         for record in of_batch
     ]
@@ -75,7 +75,7 @@ def test_kafka_python_reads_the_same_records(messages: list[Message], compressio
 
 @given(st.lists(message, min_size=1, max_size=30))
 def test_a_batch_knows_what_publishing_counts(messages: list[Message]) -> None:
-    (batch,) = finished([block(messages)])
+    (batch,) = encode_batches([block(messages)])
     assert batch.messages == len(messages)
     assert batch.value_bytes == sum(len(one.value or b"") for one in messages)
     assert batch.largest_bytes == max(one.size_bytes for one in messages)
@@ -85,19 +85,19 @@ def test_a_batch_knows_what_publishing_counts(messages: list[Message]) -> None:
 
 
 def test_the_messages_of_the_last_transaction_are_counted() -> None:
-    (batch,) = finished([block(rows(24))])
+    (batch,) = encode_batches([block(rows(24))])
     assert (batch.gtid, batch.gtid_messages) == (b"uuid:2", 4)
-    (batch,) = finished([block(rows(7))])
+    (batch,) = encode_batches([block(rows(7))])
     assert (batch.gtid, batch.gtid_messages) == (b"uuid:0", 7)
 
 
 def test_a_batch_has_no_more_messages_than_a_transaction() -> None:
-    batches = finished([block(rows(10))], PublishSettings(transaction_rows=4))
+    batches = encode_batches([block(rows(10))], PublishSettings(transaction_rows=4))
     assert [batch.messages for batch in batches] == [4, 4, 2]
 
 
-def test_what_cannot_be_compressed_is_stored() -> None:
-    (batch,) = finished([block([Message(4, 0, None, b"x", b"i", b"")])], PublishSettings(compression="gzip"))
+def test_incompressible_data_is_stored_uncompressed() -> None:
+    (batch,) = encode_batches([block([Message(4, 0, None, b"x", b"i", b"")])], PublishSettings(compression="gzip"))
     assert batch.records[22] & 7 == 0
 
 
@@ -134,7 +134,7 @@ def test_a_topic_s_own_compression_goes_before_the_pipeline_s() -> None:
 
 
 def test_levels_that_a_codec_does_not_have_are_refused() -> None:
-    with pytest.raises(SettingsError, match="compression_level is 23 and compression is 'zstd': wanted -64 to 22"):
+    with pytest.raises(SettingsError, match="compression_level is 23 and compression is 'zstd': expected -64 to 22"):
         PublishSettings(compression="zstd", compression_level=23)
     with pytest.raises(SettingsError, match="'none': it has no levels"):
         PublishSettings(compression="none", compression_level=1)
@@ -142,5 +142,5 @@ def test_levels_that_a_codec_does_not_have_are_refused() -> None:
 
 @pytest.mark.parametrize(("compression", "level"), [("lz4", -5), ("lz4", 9), ("zstd", 19), ("gzip", 1)])
 def test_a_level_is_the_codec_s(compression: str, level: int) -> None:
-    batches = finished([block(rows(50))], PublishSettings(compression=compression, compression_level=level))
+    batches = encode_batches([block(rows(50))], PublishSettings(compression=compression, compression_level=level))
     assert messages_of(batches) == rows(50)

@@ -13,9 +13,9 @@ from changefeed.records.block import COMMIT_HEADER, FOREIGN_KEYS_HEADER, GTID_HE
 from changefeed.records.compression import CODECS
 from changefeed.records.event_id import EventId
 from changefeed.records.index_kernel import FIRST, FOREIGN_KEYS, KNOWN, OFFSET, OWN, ROW, STEP_BITS, VALUE, VALUE_END
-from changefeed.records.record_batch import Record, Times, record_batch, records_in, written
-from changefeed.records.record_index import indexed
-from changefeed.replicate.block import TURN, packed
+from changefeed.records.record_batch import Record, Times, encode_records, record_batch, records_in
+from changefeed.records.record_index import build_index
+from changefeed.replicate.block import ORDER, pack_order
 from changefeed.replicate.source_order import ChangeId
 
 UUID = "1c2d7f7e-9c3e-11ef-8f1a-0242ac110002"
@@ -38,16 +38,16 @@ def a_record(rng: random.Random) -> Record:
     return Record(0, None if rng.random() < 0.5 else b"key", value, headers)
 
 
-def test_each_record_has_the_turn_and_the_value_that_python_reads() -> None:
+def test_each_record_has_the_order_key_and_value_that_python_reads() -> None:
     rng = random.Random("records")
     records = [a_record(rng) for _ in range(300)]
-    index = indexed(written(records), len(records), UUID)
+    index = build_index(encode_records(records), len(records), UUID)
     for number, record in enumerate(records):
         words = index.words[number]
         change = ChangeId.of(KafkaRecord("t", 0, 0, None, None, tuple(record.headers), 0, False))
         assert change is not None
         assert words[KNOWN]
-        assert tuple(words[TURN]) == packed(change.turn)
+        assert tuple(words[ORDER]) == pack_order(change.order)
         assert words[OFFSET] == number
         begin, end = words[[VALUE, VALUE_END]]
         assert (None if begin < 0 else index.data[begin:end].tobytes()) == record.value
@@ -69,29 +69,29 @@ def test_each_record_has_the_turn_and_the_value_that_python_reads() -> None:
         "",
     ],
 )
-def test_what_is_no_row_of_the_servers_binlog_is_left_to_python(event_id: str) -> None:
-    index = indexed(written([Record(0, None, b"", [(ID_HEADER, event_id.encode())])]), 1, UUID)
+def test_records_without_a_binlog_row_are_left_to_python(event_id: str) -> None:
+    index = build_index(encode_records([Record(0, None, b"", [(ID_HEADER, event_id.encode())])]), 1, UUID)
     assert not index.words[0, KNOWN]
 
 
-def test_a_turn_of_a_prepared_transaction_is_its_commit() -> None:
+def test_order_key_of_a_prepared_transaction_is_its_commit() -> None:
     headers = [(ID_HEADER, f"{UUID}/bin.000007:100/3/1".encode()), (COMMIT_HEADER, b"bin.000009:200")]
-    words = indexed(written([Record(0, None, b"", headers)]), 1, UUID).words[0]
+    words = build_index(encode_records([Record(0, None, b"", headers)]), 1, UUID).words[0]
     assert (words[FIRST], words[OWN], words[ROW]) == ((9 << 40) + 200, (7 << 40) + 100, (3 << 8) + 1)
 
 
 def test_damaged_records_are_refused_wherever_they_are_cut() -> None:
     rng = random.Random("damaged")
-    data = written([a_record(rng) for _ in range(4)])
+    data = encode_records([a_record(rng) for _ in range(4)])
     for end in range(len(data)):
         with pytest.raises(ValueError, match="are not 4 records"):
-            indexed(data[:end], 4, UUID)
+            build_index(data[:end], 4, UUID)
     for _ in range(500):
         hurt = bytearray(data)
         for _ in range(rng.randrange(1, 4)):
             hurt[rng.randrange(len(hurt))] = rng.randrange(256)
         try:
-            found = indexed(bytes(hurt), 4, UUID).words
+            found = build_index(bytes(hurt), 4, UUID).words
         except ValueError:
             continue
         assert (found[:, VALUE_END] <= len(data)).all()
@@ -117,9 +117,11 @@ def test_records_and_their_ids_are_found_where_they_are(codec: str) -> None:
         for n, text in enumerate(ids)
     ]
     records.append(Record(20, b"", b"", [(GTID_HEADER, b"uuid:7")]))
-    batch = record_batch(CODECS[codec].compress(written(records), None), len(records), CODECS[codec], Times(0, 20))
+    batch = record_batch(
+        CODECS[codec].compress(encode_records(records), None), len(records), CODECS[codec], Times(0, 20)
+    )
     data, count = records_in(batch)
-    index = indexed(data, count, "uuid", 70)
+    index = build_index(data, count, "uuid", 70)
     for number, record in enumerate(records):
         assert index.offsets[number] == 70 + number
         assert (index.key(number), index.value(number)) == (record.key, record.value)
@@ -137,9 +139,9 @@ def test_records_and_their_ids_are_found_where_they_are(codec: str) -> None:
     assert [len(index.between(*bounds)) for bounds in ((0, 99), (71, 73), (90, 99))] == [len(records), 2, 0]
     for cut in range(len(data)):
         with pytest.raises(ValueError, match="is cut off, or has another length"):
-            indexed(data[:cut], count, "uuid")
+            build_index(data[:cut], count, "uuid")
     for at in range(len(data)):  # whatever a byte says, nothing outside is read
         damaged = bytearray(data)
         damaged[at] ^= 0x41
         with suppress(ValueError):
-            indexed(damaged, count, "uuid")
+            build_index(damaged, count, "uuid")

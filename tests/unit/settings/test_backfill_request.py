@@ -1,4 +1,4 @@
-"""A backfill's request, the pipeline it runs as, and its identity."""
+"""Request of a backfill: the pipeline that it runs as, and its identity."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import pytest
 
 from changefeed.errors import SettingsError
 from changefeed.model.run_identity import backfill_identity
+from changefeed.settings.message_rules import message_rules
 from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
+from changefeed.settings.routes import compile_routes
 
 SHOP = Pipeline.model_validate(
     {
@@ -24,11 +27,11 @@ SHOP = Pipeline.model_validate(
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({}, "wanted one range"),
-        ({"from_file": "binlog.000001", "from_time": "2026-01-01T00:00:00Z"}, "wanted one range"),
+        ({}, "expected one range"),
+        ({"from_file": "binlog.000001", "from_time": "2026-01-01T00:00:00Z"}, "expected one range"),
         ({"to_file": "binlog.000002"}, "to_file needs from_file"),
         ({"from_file": "binlog"}, "has no number"),
-        ({"from_coordinates": "binlog.000001:4"}, "wanted both"),
+        ({"from_coordinates": "binlog.000001:4"}, "expected both"),
         ({"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-01T00:00:00Z"}, "is not before"),
         ({"gtids": "nonsense"}, "is no GTID"),
         ({"from_file": "binlog.000001", "tables": ["orders"]}, "names no database"),
@@ -36,17 +39,17 @@ SHOP = Pipeline.model_validate(
         ({"from_file": "binlog.000001", "sufix": ".replay"}, "valid: pipeline"),
     ],
 )
-def test_a_request_that_is_wrong_says_how(values: dict[str, Any], words: str) -> None:
+def test_invalid_request_names_its_mistake(values: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         BackfillRequest.of({"pipeline": "shop", **values})
 
 
-def test_an_empty_field_of_a_form_is_not_given() -> None:
+def test_empty_field_of_a_form_is_missing() -> None:
     request = BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001", "gtids": "", "suffix": None})
     assert (request.gtids, request.suffix) == (None, "")
 
 
-def test_tables_are_narrowed_and_never_widened() -> None:
+def test_backfill_tables_are_a_subset_of_the_pipelines() -> None:
     request = BackfillRequest.of(
         {"pipeline": "shop", "from_file": "binlog.000001", "tables": ["*.orders", "*.secrets"]}
     )
@@ -57,7 +60,20 @@ def test_tables_are_narrowed_and_never_widened() -> None:
     assert not narrowed.tables.matches("other", "orders"), "not of the pipeline"
 
 
-def test_the_suffix_makes_other_topics_and_none_the_live_ones() -> None:
+@pytest.mark.parametrize("patterns", [[], ["*.orders", "*.secrets"]])
+def test_backfill_routes_no_table_or_database_that_its_pipeline_leaves_out(patterns: list[str]) -> None:
+    request = BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001", "tables": patterns})
+    narrowed = backfill_pipeline(SHOP, request)
+    routed = compile_routes(narrowed)
+    assert routed.of("shop", "orders") is not None
+    assert (routed.of("shop", "customers") is None) == bool(patterns)
+    assert routed.of("shop", "secrets") is None
+    assert routed.of("other", "orders") is None
+    assert narrowed.tables.names_database("shop")
+    assert not narrowed.tables.names_database("other")
+
+
+def test_suffix_changes_topics_and_empty_suffix_means_live_topics() -> None:
     def template(suffix: str) -> str:
         request = BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001", "suffix": suffix})
         return backfill_pipeline(SHOP, request).topics.template
@@ -66,7 +82,7 @@ def test_the_suffix_makes_other_topics_and_none_the_live_ones() -> None:
     assert template("") == SHOP.topics.template
 
 
-def test_another_request_under_the_same_run_id_has_another_fingerprint() -> None:
+def test_requests_with_one_run_id_have_different_fingerprints() -> None:
     def fingerprint(**values: Any) -> str:
         return BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001", **values}).fingerprint
 
@@ -74,10 +90,25 @@ def test_another_request_under_the_same_run_id_has_another_fingerprint() -> None
     assert len({fingerprint(), fingerprint(suffix=""), fingerprint(tables=["shop.*"])}) == 3
 
 
-def test_each_run_is_its_own_identity_and_a_retry_the_same() -> None:
+def test_runs_have_different_identities_and_a_retry_has_the_same() -> None:
     first = backfill_identity("shop", "manual__2026-01-01T00:00:00+00:00")
     assert first == backfill_identity("shop", "manual__2026-01-01T00:00:00+00:00")
     assert first != backfill_identity("shop", "manual__2026-01-01T00:00:01+00:00")
     assert backfill_identity("shop", "a_1") == "shop.backfill.a_1"
     assert len({backfill_identity("shop", run) for run in ("a_1", "a:1", "a+1", "a/1", "a::1")}) == 5
     assert first != "shop"
+
+
+def test_rules_of_a_backfill_include_the_tables_of_its_pipeline() -> None:
+    request = BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001"})
+    narrower = SHOP.model_copy(
+        update={"tables": TableSettings(include=["shop.*"], exclude=["shop.orders", "shop.secrets"])}
+    )
+    assert message_rules(backfill_pipeline(SHOP, request)) != message_rules(backfill_pipeline(narrower, request))
+
+
+def test_patterns_of_a_backfill_are_those_of_its_pipeline() -> None:
+    """The rights of the source's user are compared with these patterns: `*.*` would ask for all databases."""
+    request = BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001"})
+    tables = backfill_pipeline(SHOP, request).tables
+    assert (tables.include, tables.exclude) == (SHOP.tables.include, SHOP.tables.exclude)

@@ -36,7 +36,7 @@ def any_umask(request: pytest.FixtureRequest) -> Iterator[None]:
     os.umask(before)
 
 
-def test_what_is_created_is_read_changed_and_deleted(tmp_path: Path) -> None:
+def test_created_pipeline_is_read_changed_and_deleted(tmp_path: Path) -> None:
     folder = PipelineFolder(tmp_path)
     made = folder.create(text_of(), anything)
     assert folder.text("shop") == made
@@ -49,13 +49,13 @@ def test_what_is_created_is_read_changed_and_deleted(tmp_path: Path) -> None:
         folder.text("shop")
 
 
-def test_a_tag_is_of_the_text_as_it_was_sent(tmp_path: Path) -> None:
+def test_tag_depends_on_the_text_as_it_was_sent(tmp_path: Path) -> None:
     folder = PipelineFolder(tmp_path)
     made = folder.create(text_of().replace("\n", "\r\n"), anything)
     assert folder.text("shop").tag == made.tag
 
 
-def test_of_many_changes_at_once_one_wins(tmp_path: Path) -> None:
+def test_one_of_many_concurrent_changes_succeeds(tmp_path: Path) -> None:
     folder = PipelineFolder(tmp_path)
     tag = folder.create(text_of(), anything).tag
 
@@ -71,7 +71,7 @@ def test_of_many_changes_at_once_one_wins(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "shop.yaml"], "nothing is left over"
 
 
-def test_of_many_pipelines_of_a_name_made_at_once_one_is(tmp_path: Path) -> None:
+def test_one_of_many_concurrent_creations_of_a_name_succeeds(tmp_path: Path) -> None:
     folder = PipelineFolder(tmp_path)
 
     def create(number: int) -> bool:
@@ -85,7 +85,7 @@ def test_of_many_pipelines_of_a_name_made_at_once_one_is(tmp_path: Path) -> None
         assert sum(threads.map(create, range(24))) == 1
 
 
-def test_rules_are_given_what_is_replaced_and_what_stands_beside_it_and_nothing_is_written_that_they_refuse(
+def test_rules_get_old_and_other_pipelines_and_a_refusal_writes_nothing(
     tmp_path: Path,
 ) -> None:
     folder = PipelineFolder(tmp_path)
@@ -106,7 +106,7 @@ def test_rules_are_given_what_is_replaced_and_what_stands_beside_it_and_nothing_
     assert sorted(path.name for path in tmp_path.glob("*.yaml")) == ["other.yaml", "shop.yaml"]
 
 
-def test_a_pipeline_keeps_its_name(tmp_path: Path) -> None:
+def test_change_of_the_name_is_refused(tmp_path: Path) -> None:
     folder = PipelineFolder(tmp_path)
     tag = folder.create(text_of(), anything).tag
     with pytest.raises(SettingsError, match="key of the checkpoint"):
@@ -123,10 +123,10 @@ def test_a_pipeline_keeps_its_name(tmp_path: Path) -> None:
         "#" * 200_001,
     ],
 )
-def test_the_name_of_a_refused_file_is_not_taken_over(tmp_path: Path, text: str) -> None:
+def test_name_of_an_invalid_file_is_in_use(tmp_path: Path, text: str) -> None:
     (tmp_path / "berlin.yaml").write_text(text)
     folder = PipelineFolder(tmp_path)
-    with pytest.raises(PipelineChangedError, match=r"berlin\.yaml is pipeline 'shop' already, or may be"):
+    with pytest.raises(PipelineChangedError, match=r"berlin\.yaml already has pipeline 'shop', or may have it"):
         folder.create(text_of(), anything)
     for name in ("shop", "berlin"):
         with pytest.raises((SettingsError, NoSuchPipelineError)):
@@ -138,7 +138,7 @@ def test_the_name_of_a_refused_file_is_not_taken_over(tmp_path: Path, text: str)
         folder.create(text_of("shop2"), anything)
 
 
-def test_a_link_in_the_folder_is_neither_written_through_nor_replaced(tmp_path: Path) -> None:
+def test_symbolic_link_in_the_folder_is_not_changed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text(text_of())
     folder = tmp_path / "pipelines"
@@ -153,19 +153,19 @@ def test_a_link_in_the_folder_is_neither_written_through_nor_replaced(tmp_path: 
     assert elsewhere.read_text() == text_of()
 
 
-def test_a_lock_that_is_a_link_harms_nothing(tmp_path: Path) -> None:
+def test_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("kept")
     folder = tmp_path / "pipelines"
     folder.mkdir()
     (folder / ".lock").symlink_to(precious)
-    with pytest.raises(SettingsError, match="cannot be written here"):
+    with pytest.raises(SettingsError, match="cannot be written"):
         PipelineFolder(folder).create(text_of(), anything)
     assert precious.read_text() == "kept"
 
 
 @pytest.mark.usefixtures("any_umask")
-def test_a_file_is_read_by_its_owner_and_by_the_group_that_the_folder_lets_in(tmp_path: Path) -> None:
+def test_new_file_is_readable_by_owner_and_group_of_the_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     folder = PipelineFolder(tmp_path)
     tag = folder.create(text_of(), anything).tag
@@ -184,9 +184,9 @@ def test_a_file_is_read_by_its_owner_and_by_the_group_that_the_folder_lets_in(tm
     assert sorted(load_pipelines(tmp_path)[0]) == ["other", "shop"]
 
 
-def test_a_folder_takes_no_more_than_airflow_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("changefeed.settings.folder.MOST_FILES", 3)
-    monkeypatch.setattr("changefeed.settings.folder.MOST_BYTES", 1000)
+def test_folder_has_limits_of_files_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("changefeed.settings.folder.MAX_FILES", 3)
+    monkeypatch.setattr("changefeed.settings.folder.MAX_BYTES", 1000)
     folder = PipelineFolder(tmp_path)
     first, _, _ = (folder.create(text_of(name), anything) for name in ("a", "b", "c"))
     with pytest.raises(SettingsError, match="more than 3 files"):

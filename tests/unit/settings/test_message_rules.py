@@ -1,4 +1,4 @@
-"""Which settings decide how an unfinished window may be finished."""
+"""Rules by which an unfinished window may be finished."""
 
 from __future__ import annotations
 
@@ -42,12 +42,19 @@ def rules(**settings: Any) -> dict[str, str]:
         {"topics": {"routes": [{"match": "shop.audit", "format": "maxwell"}]}},
         {"publish_ddl": "off"},
         {"statements": "skip"},
+        {"unknown_schema": "begin"},
+        {"unknown_schema": {"shop.*": "placeholder"}},
     ],
 )
-def test_a_setting_that_shapes_messages_is_named_when_it_changed(changed: dict[str, Any]) -> None:
+def test_changed_setting_that_shapes_messages_is_named(changed: dict[str, Any]) -> None:
     check_same_rules(WINDOW, rules(), rules())
     with pytest.raises(SettingsError, match=f"`{next(iter(changed))}`"):
         check_same_rules(WINDOW, rules(), rules(**changed))
+
+
+def test_rule_of_unknown_schema_has_its_name_in_existing_commit_logs() -> None:
+    assert "unknown_definition" in rules()
+    assert "unknown_schema" not in rules()
 
 
 @pytest.mark.parametrize(
@@ -59,11 +66,11 @@ def test_a_setting_that_shapes_messages_is_named_when_it_changed(changed: dict[s
         {"schedule": None, "retries": 9, "owner": "ann"},
     ],
 )
-def test_other_settings_may_change_in_mid_window(changed: dict[str, Any]) -> None:
+def test_other_settings_may_change_within_a_window(changed: dict[str, Any]) -> None:
     assert rules(**changed) == rules()
 
 
-def test_where_a_salt_stands_is_not_in_the_rules_that_the_commit_log_keeps() -> None:
+def test_rules_do_not_contain_the_place_of_a_salt() -> None:
     first, second = (
         {"columns": {"mask": {"shop.*.email": {"sha256": salt}}}}
         for salt in ({"connection": "a"}, {"environment": "B"})
@@ -71,32 +78,32 @@ def test_where_a_salt_stands_is_not_in_the_rules_that_the_commit_log_keeps() -> 
     assert rules(**first) == rules(**second)
 
 
-def test_a_window_that_was_begun_when_salts_stood_in_the_yaml_may_be_finished() -> None:
+def test_window_from_before_salts_left_the_yaml_can_be_finished() -> None:
     masks = {"a.b.c": {"sha256": {"connection": "salt"}}, "a.b.d": {"text": "x"}, "a.b.e": {"characters": 3}}
     assert rules(columns={"mask": masks})["columns"] == "c26fbe16ea0584cd"
     assert rules()["columns"] == "e22b66616da8a306"
 
 
-def test_rules_of_another_version_are_left_to_the_counts() -> None:
+def test_rules_of_another_version_are_not_compared() -> None:
     check_same_rules(WINDOW, {}, rules(keyless="all"))
     check_same_rules(WINDOW, {**rules(), "later": "x"}, rules())
     begun = {name: value for name, value in rules().items() if name != "keyless"}
     check_same_rules(WINDOW, begun, rules(keyless="all"))
 
 
-def test_the_order_of_patterns_is_a_rule_where_the_first_counts() -> None:
+def test_order_of_patterns_is_part_of_the_rule() -> None:
     one, other = {"shop.*": ["a"], "*.orders": ["b"]}, {"*.orders": ["b"], "shop.*": ["a"]}
     with pytest.raises(SettingsError, match="`keys`"):
         check_same_rules(WINDOW, rules(keys=one), rules(keys=other))
 
 
-def test_options_of_a_format_count_and_a_mapping_of_its_name_alone_is_its_name() -> None:
+def test_options_of_a_format_are_part_of_the_rule() -> None:
     assert rules(format={"name": "flat"}) == rules(format="flat")
     with pytest.raises(SettingsError, match="`format`"):
         check_same_rules(WINDOW, rules(format="flat"), rules(format={"name": "flat", "add.fields": ["op"]}))
 
 
-def test_a_value_setting_that_a_format_has_by_itself_changes_nothing_and_another_is_named() -> None:
+def test_value_setting_equal_to_the_formats_default_is_no_change() -> None:
     assert rules(values={"documents": "text"}) == rules()
     with pytest.raises(SettingsError, match="then `values` of"):
         check_same_rules(WINDOW, rules(), rules(values={"decimal": "string"}))
@@ -122,7 +129,7 @@ def secrets_of(**texts: str) -> dict[str, str]:
     return secrets_rule(MASKED, lambda connection: f"generic://:{texts[connection]}@")
 
 
-def test_secrets_of_masks_and_transforms_have_one_byte_among_the_rules() -> None:
+def test_rule_of_secrets_is_one_byte() -> None:
     before = secrets_of(salt="1234", other="x")
     assert (list(before), len(bytes.fromhex(before[SECRETS]))) == ([SECRETS], 1)
     assert secrets_of(salt="1234", other="x") == before
@@ -132,7 +139,7 @@ def test_secrets_of_masks_and_transforms_have_one_byte_among_the_rules() -> None
     assert secrets_rule(Pipeline.model_validate(PLAIN), {}.__getitem__) == {}
 
 
-def test_changed_secrets_are_named_and_no_part_of_the_digest_of_all_rules() -> None:
+def test_changed_secrets_are_named_and_not_in_the_digest_of_rules() -> None:
     plain = message_rules(MASKED)
     with pytest.raises(SettingsError, match="`secrets` of the pipeline's settings changed"):
         check_same_rules(WINDOW, plain | {SECRETS: "00"}, plain | {SECRETS: "01"})

@@ -1,4 +1,4 @@
-"""What people ask for looks the same in `--help`, in Airflow's trigger form and in OpenAPI: as its model says."""
+"""A request is the same in `--help`, in Airflow's trigger form and in OpenAPI."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from changefeed.airflow.params import (
     verify_params,
 )
 from changefeed.cli import main
-from changefeed.cli.request_options import takes
+from changefeed.cli.request_options import add_options
 from changefeed.errors import SettingsError
 from changefeed.settings.pipeline_settings import OnStatement
 from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest
 from changefeed.settings.requests.replicate import ReplicateRequest
-from changefeed.settings.requests.request import Count, Request, form_of
+from changefeed.settings.requests.request import Count, Request, build_form_schemas
 from changefeed.settings.requests.run import RunBounds
 from changefeed.settings.requests.seek import SeekRequest
 from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
@@ -73,7 +73,7 @@ OWN_OF_PARAMS = {
     "archive": {"pattern"},
     "follower": {"type": "string", "default": "", "enum": ["", "copy"]},
 }
-FIELDS = [(model, name) for model in OPTIONS for name in form_of(model)]
+FIELDS = [(model, name) for model in OPTIONS for name in build_form_schemas(model)]
 IDS = [f"{model.ACTION}.{name}" for model, name in FIELDS]
 
 
@@ -88,17 +88,17 @@ def openapi() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("model", "name"), FIELDS, ids=IDS)
-def test_option_is_named_described_and_bounded_as_its_field(
+def test_option_has_name_description_and_bounds_of_its_field(
     commands: dict[str, Any], model: type[Request], name: str
 ) -> None:
     if name in OWN_OPTIONS.get(model.ACTION, ()):
         return
-    field = form_of(model)[name]
+    field = build_form_schemas(model)[name]
     (option,) = [one for one in commands[model.ACTION].params if one.name == name]
     named, metavar = OPTIONS[model].get(name, (f"--{name.replace('_', '-')}", None))
     assert named in option.opts
     assert metavar in (None, option.metavar)
-    assert option.help.removesuffix(" May be given again.") == field["description"]
+    assert option.help.removesuffix(" May be repeated.") == field["description"]
     assert option.required is ("default" not in field)
     assert option.multiple is ("array" in field["type"])
     if "default" in field and not option.multiple:
@@ -108,10 +108,10 @@ def test_option_is_named_described_and_bounded_as_its_field(
 
 
 @pytest.mark.parametrize(("model", "name"), [one for one in FIELDS if one[0] in PARAMS])
-def test_param_of_a_dag_is_as_its_field(model: type[Request], name: str) -> None:
+def test_dag_param_has_schema_of_its_field(model: type[Request], name: str) -> None:
     param, own = PARAMS[model][name], OWN_OF_PARAMS.get(name, {})
     found = {"default": param.value, "description": param.description, **param.schema}
-    expected = {"default": "", **form_of(model)[name]}
+    expected = {"default": "", **build_form_schemas(model)[name]}
     assert {key: value for key, value in found.items() if key not in own} == {
         **{key: value for key, value in expected.items() if key not in own},
         **{key: found[key] for key in ("section", "values_display") if key in found},
@@ -121,17 +121,17 @@ def test_param_of_a_dag_is_as_its_field(model: type[Request], name: str) -> None
 
 
 @pytest.mark.parametrize("model", PARAMS, ids=lambda model: model.ACTION)
-def test_form_of_a_dag_has_all_fields_and_a_seek_a_switch(model: type[Request]) -> None:
+def test_form_of_a_dag_has_all_fields(model: type[Request]) -> None:
     own = {"apply"} if model is SeekRequest else set()
-    assert PARAMS[model].keys() - own == form_of(model).keys()
+    assert PARAMS[model].keys() - own == build_form_schemas(model).keys()
 
 
-def test_pipeline_without_followers_is_not_asked_for_one() -> None:
-    assert form_of(VerifyRequest).keys() - verify_params([]).keys() == {"follower"}
+def test_form_without_followers_has_no_follower_field() -> None:
+    assert build_form_schemas(VerifyRequest).keys() - verify_params([]).keys() == {"follower"}
 
 
 @pytest.mark.parametrize("model", PARAMS, ids=lambda model: model.ACTION)
-def test_rest_body_is_the_model(openapi: dict[str, Any], model: type[Request]) -> None:
+def test_rest_body_is_the_request_model(openapi: dict[str, Any], model: type[Request]) -> None:
     calls = [f"/api/pipelines/{{name}}/{model.ACTION}"]
     if model in (SeekRequest, BackfillForm, SnapshotForm):
         calls.append(f"{calls[0]}/plan")
@@ -147,8 +147,8 @@ def test_rest_body_is_the_model(openapi: dict[str, Any], model: type[Request]) -
 
 
 @pytest.mark.parametrize("model", OPTIONS, ids=lambda model: model.ACTION)
-def test_every_field_is_described(model: type[Request]) -> None:
-    for name, field in form_of(model).items():
+def test_every_field_has_a_description(model: type[Request]) -> None:
+    for name, field in build_form_schemas(model).items():
         assert field["description"].endswith("."), name
         assert field["title"]
 
@@ -163,9 +163,9 @@ def test_new_field_gets_an_option_and_a_param() -> None:
     app = typer.Typer()
 
     @app.command()
-    @takes(Paint, coats=typer.Option("--layers"))
-    def paint(wall: str, asked: dict[str, Any], twice: bool = False) -> None:  # noqa: ARG001
-        done.append(Paint.of(asked).model_dump())
+    @add_options(Paint, coats=typer.Option("--layers"))
+    def paint(wall: str, arguments: dict[str, Any], twice: bool = False) -> None:  # noqa: ARG001
+        done.append(Paint.of(arguments).model_dump())
 
     app(["the wall", "--layers", "3"], standalone_mode=False)
     app(["the wall", "--colour", "refuse", "--twice"], standalone_mode=False)
@@ -186,17 +186,18 @@ def test_new_field_gets_an_option_and_a_param() -> None:
     ],
 )
 @pytest.mark.parametrize("text", ["binlog", "binlog.000001", "binlog.000001:x", ":4", "binlog.000001:-4"])
-def test_coordinates_are_refused_everywhere_in_the_same_words(
+def test_invalid_coordinates_give_the_same_message_everywhere(
     model: type[Request], name: str, more: dict[str, str], text: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
         model.of({name: text, **more})
     assert str(refused.value) == (
-        f"{model.ACTION}: {name}: {text!r} is not binlog coordinates: wanted FILE:POSITION, as in 'binlog.000012:4077'"
+        f"{model.ACTION}: {name}: {text!r} is not binlog coordinates: expected FILE:POSITION, as in "
+        "'binlog.000012:4077'"
     )
 
 
-def test_all_mistakes_of_a_request_are_named_and_the_nearest_field_of_one_that_is_unknown() -> None:
+def test_all_mistakes_of_a_request_are_reported() -> None:
     with pytest.raises(SettingsError) as refused:
         RunBounds.of({"max_bytes": 0, "untl": "binlog.000001:4"})
     assert str(refused.value).splitlines() == [
@@ -205,14 +206,14 @@ def test_all_mistakes_of_a_request_are_named_and_the_nearest_field_of_one_that_i
     ]
 
 
-def test_emptied_field_of_a_form_is_not_given() -> None:
-    emptied = dict.fromkeys(form_of(SnapshotForm), "")
+def test_field_emptied_in_a_form_is_missing() -> None:
+    emptied = dict.fromkeys(build_form_schemas(SnapshotForm), "")
     assert SnapshotForm.of(emptied) == SnapshotForm() == SnapshotForm.of(dict.fromkeys(emptied))
     assert VerifyRequest.of({"follower": "", "sample_percent": None}) == VerifyRequest()
 
 
-def test_retry_of_a_command_finds_what_was_begun_before_an_upgrade() -> None:
-    """A fingerprint is part of the name under which the commit log has the run."""
+def test_retry_after_an_upgrade_finds_its_earlier_attempt() -> None:
+    """A fingerprint is part of the run's identity in the commit log."""
     gtids = "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5,\n3E11FA47-71CA-11E1-9E33-C80AA9429562:7"
     backfill = BackfillRequest.of({"pipeline": "shop", "gtids": gtids, "tables": ["shop.*"], "suffix": ""})
     snapshot = SnapshotRequest.of({"pipeline": "shop", "tables": ["shop.*"], "where": "id > 1"})

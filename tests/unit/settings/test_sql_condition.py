@@ -1,4 +1,4 @@
-"""Conditions in SQL are read, or refused with what is wanted."""
+"""Conditions in SQL are parsed, or refused with the expected form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from changefeed.model.row_predicate import Both, ColumnOf, Comparison, Either, IsNull, Like, Not, RowPredicate
-from changefeed.settings.sql_condition import predicate_of
+from changefeed.settings.sql_condition import parse_predicate
 
 N = ColumnOf("row", "n")
 
@@ -38,31 +38,31 @@ N = ColumnOf("row", "n")
         ),
     ],
 )
-def test_a_condition_is_read_as_sql_has_it(sql: str, predicate: RowPredicate) -> None:
-    assert predicate_of(sql) == predicate
+def test_condition_is_parsed_as_in_sql(sql: str, predicate: RowPredicate) -> None:
+    assert parse_predicate(sql) == predicate
 
 
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
         ("n =", "is no condition"),
-        ("n = 1; n = 2", "is 2 conditions"),
-        ("n = NULL", "wanted IS NULL"),
+        ("n = 1; n = 2", "expected one condition, found 2"),
+        ("n = NULL", "expected IS NULL"),
         ("n = m", "'m' is no constant"),
         ("LOWER(n) = 'a'", "'LOWER(n)' is no column"),
-        ("n RLIKE 'a'", "cannot be worked out of a row: wanted columns"),
-        ("n LIKE m", "'m' is no pattern: wanted one in quotes"),
-        ("n LIKE 'a|' ESCAPE '|'", "ends with '|', behind which a character is wanted"),
-        ("n LIKE 'a' ESCAPE 'xy'", "is no escape: wanted one character"),
+        ("n RLIKE 'a'", "cannot be evaluated: expected columns"),
+        ("n LIKE m", "'m' is no pattern: expected a text in quotes"),
+        ("n LIKE 'a|' ESCAPE '|'", "ends with the escape character '|': expected a character after it"),
+        ("n LIKE 'a' ESCAPE 'xy'", "is no escape character: expected one character"),
         ("LOWER(n) LIKE 'a'", "'LOWER(n)' is no column"),
-        ("old.n = 1", "'old.n' is of no image: wanted `before.n`"),
-        ("shop.before.n = 1", "is of no image"),
-        ("n IN (SELECT 1)", "cannot be worked out"),
+        ("old.n = 1", "'old.n' is not a column of an image: expected `before.n`"),
+        ("shop.before.n = 1", "is not a column of an image"),
+        ("n IN (SELECT 1)", "cannot be evaluated"),
         ("1 = 1", "is no column"),
-        ("SELECT 1", "cannot be worked out"),
+        ("SELECT 1", "cannot be evaluated"),
         ("n = 1" + " AND n = 1" * 200, "nested deeper than 100"),
     ],
 )
-def test_what_cannot_be_worked_out_of_a_row_is_refused_with_what_is_wanted(sql: str, words: str) -> None:
+def test_unsupported_condition_is_refused_with_the_expected_form(sql: str, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        predicate_of(sql)
+        parse_predicate(sql)

@@ -1,4 +1,4 @@
-"""What a snapshot keeps of itself, what it relies on, and what it may ask a server."""
+"""A snapshot's stored records, the windows that it depends on, and its conditions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import LogEntry, LogRecord, ReliedRecord, SealRecord
+from changefeed.kafka.commit_log.records import DependencyRecord, LogEntry, LogRecord, SealRecord
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, PlannedChunk, SnapshotRecord, TableProgress
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.model.checkpoint import Checkpoint
@@ -17,10 +17,10 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.key_range import KeyRange
 from changefeed.model.manifest import Manifest
 from changefeed.model.window import Failover, Window
-from changefeed.settings.message_rules import check_relied_on, message_rules
+from changefeed.settings.message_rules import check_snapshot_dependency, message_rules
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
-from changefeed.settings.sql_condition import server_condition
+from changefeed.settings.sql_condition import parse_server_condition
 from changefeed.snapshot.planning import check_takes_snapshots
 from changefeed.snapshot.published_position import is_covered
 from changefeed.snapshot.snapshot_status import progress_line, status_of
@@ -55,11 +55,11 @@ def stored(record: LogRecord) -> LogEntry:
 
 
 @pytest.mark.parametrize("record", [SNAPSHOT, ChunkRecord(4, "shop.orders", 10, 3)])
-def test_what_is_stored_of_a_snapshot_is_read_back(record: LogRecord) -> None:
+def test_stored_records_of_a_snapshot_are_read_back(record: LogRecord) -> None:
     assert stored(record).read() == record
 
 
-def test_chunks_that_are_in_kafka_are_counted_and_the_others_are_left() -> None:
+def test_published_chunks_are_counted_and_others_remain() -> None:
     there = [ChunkRecord(4, "shop.orders", 10, 3), ChunkRecord(2, "shop.orders", 10, 0)]
     left = SNAPSHOT.with_chunks(there)
     assert [chunk.number for chunk in left.round] == [3, 5]
@@ -100,9 +100,9 @@ def log_of(*windows: tuple[Window, str]) -> CommitLogState:
         (log_of((window(1, 4, 50), ""), (window(2, 50, 100), "a")), False),
         (log_of((window(1, 4, 50, "other"), "a"), (window(2, 50, 100), "a")), False),
     ],
-    ids=["all", "other settings", "forgotten", "sought over", "earlier version", "another server"],
+    ids=["all", "other settings", "forgotten", "skipped by a seek", "earlier version", "another server"],
 )
-def test_windows_are_relied_on_where_all_of_them_are_known_and_of_the_same_settings(
+def test_range_is_covered_if_all_windows_are_known_and_of_the_same_settings(
     state: CommitLogState, covered: bool
 ) -> None:
     end = Checkpoint("shop", 2, "u", BinlogCoordinates("bin.000001", 100), "", 0)
@@ -110,45 +110,47 @@ def test_windows_are_relied_on_where_all_of_them_are_known_and_of_the_same_setti
     assert is_covered(state, "u", end.coordinates, end, "a")
 
 
-def test_a_failover_is_refused_by_a_window_whose_server_lacks_what_changed_rows_that_were_left_out() -> None:
+def test_failover_to_server_without_changes_of_left_out_rows_is_refused() -> None:
     began = plain(tables={"include": ["shop.*"]})
     rules = message_rules(began)
     there, lost = (
-        ReliedRecord("shop.snapshot.x", "u", "bin.000001:70", rules, ("shop.orders",), gtids)
+        DependencyRecord("shop.snapshot.x", "u", "bin.000001:70", rules, ("shop.orders",), gtids)
         for gtids in (f"{UUID}:7-9", f"{UUID}:7-10")
     )
     after = replace(
         window(3, 60, 100, "v"), head_gtids=f"{UUID}:1-9", failover=Failover("u", 2, f"{UUID}:1-6", "bin.000001:60")
     )
-    check_relied_on(after, there, began)
+    check_snapshot_dependency(after, there, began)
     assert stored(lost).read() == lost
-    with pytest.raises(BinlogGoneError, match=rf"lacks transactions {UUID}:10.*shop\.orders"):
-        check_relied_on(after, lost, began)
+    with pytest.raises(BinlogGoneError, match=rf"does not have transactions {UUID}:10.*shop\.orders"):
+        check_snapshot_dependency(after, lost, began)
 
 
-def test_a_window_that_a_snapshot_relies_on_is_not_published_by_other_settings() -> None:
+def test_window_that_a_snapshot_depends_on_is_refused_under_other_settings() -> None:
     began = plain(tables={"include": ["shop.*"]})
-    relied = ReliedRecord("shop.snapshot.x", "u", "bin.000001:70", message_rules(began), ("shop.orders",), "")
-    assert stored(relied).read() == relied
-    check_relied_on(window(3, 60, 100), relied, began)
-    check_relied_on(window(3, 60, 100), relied, plain(tables={"include": ["shop.*", "more.*"]}))
+    dependency = DependencyRecord("shop.snapshot.x", "u", "bin.000001:70", message_rules(began), ("shop.orders",), "")
+    assert stored(dependency).read() == dependency
+    check_snapshot_dependency(window(3, 60, 100), dependency, began)
+    check_snapshot_dependency(window(3, 60, 100), dependency, plain(tables={"include": ["shop.*", "more.*"]}))
     with pytest.raises(SettingsError, match=r"tables \(shop.orders is left out now\).*bin.000001:70"):
-        check_relied_on(window(3, 60, 100), relied, plain(tables={"include": ["more.*"]}))
+        check_snapshot_dependency(window(3, 60, 100), dependency, plain(tables={"include": ["more.*"]}))
     with pytest.raises(SettingsError, match="format"):
-        check_relied_on(window(3, 60, 100), relied, plain(tables={"include": ["shop.*"]}, format="maxwell"))
+        check_snapshot_dependency(
+            window(3, 60, 100), dependency, plain(tables={"include": ["shop.*"]}, format="maxwell")
+        )
 
 
 @pytest.mark.parametrize(
     "settings", [{"skip": ["r"]}, {"skip": ["u"]}, {"reader": "reference", "values": PLAIN_VALUES}]
 )
-def test_settings_that_a_snapshot_cannot_be_right_under_are_refused(settings: dict[str, object]) -> None:
+def test_settings_that_break_snapshots_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"skip|reference"):
         check_takes_snapshots(plain(**settings))
     check_takes_snapshots(plain(skip=["d"]))
 
 
-def test_a_condition_gets_to_the_server_as_it_was_understood_and_no_other_way() -> None:
-    condition = server_condition("status = 'it''s' AND id BETWEEN 1 AND 5 /*! OR 1 */")
+def test_condition_is_sent_to_the_server_as_it_was_parsed() -> None:
+    condition = parse_server_condition("status = 'it''s' AND id BETWEEN 1 AND 5 /*! OR 1 */")
     assert condition.sql == "`status` = 'it''s' AND `id` BETWEEN 1 AND 5"
     assert set(condition.columns) == {"status", "id"}
     for sql in ("1=1) UNION SELECT 1", "SLEEP(1)", "id IN (SELECT 1)", "before.id = 1", "id = @@version", "1"):

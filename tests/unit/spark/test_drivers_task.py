@@ -1,4 +1,4 @@
-"""Tasks of a driver with another version of changefeed are refused before they do anything."""
+"""A worker refuses tasks of a driver with another version of changefeed before it does anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from changefeed.spark.stages.messages import Failure
 from changefeed.spark.stages.publish import compare_batches, decode_and_publish, publish_batches
 from changefeed.spark.stages.publish_task import WindowPublishTask
 from changefeed.verify.job import VerifyJob
-from changefeed.verify.stages import read_chunks, read_pieces
+from changefeed.verify.stages import read_chunks, read_offset_ranges
 from changefeed.verify.tables import Tables
 
 AT = BinlogCoordinates("b.000001", 4)
@@ -52,15 +52,12 @@ def test_a_worker_of_another_version_runs_no_stage() -> None:
         (failure,) = stage
         assert isinstance(failure, Failure)
         assert failure.name == "SettingsError"
-        assert (
-            f"expected changefeed 0.0.1 on Spark's workers, as the driver has it, found {__version__}"
-            in failure.message
-        )
+        assert f"expected changefeed 0.0.1 on Spark's workers, as on the driver, found {__version__}" in failure.message
 
 
 def test_a_worker_of_another_version_compares_nothing() -> None:
     job = VerifyJob(CONNECTIONS, Tables((), {}), CONNECTIONS.mysql, "uuid", "uuid", "", version="0.0.1")
-    for stage in (read_chunks(job, []), read_pieces(job, [])):
+    for stage in (read_chunks(job, []), read_offset_ranges(job, [])):
         with pytest.raises(SettingsError, match=r"expected changefeed 0\.0\.1 on Spark's workers"):
             next(stage)
 

@@ -1,4 +1,4 @@
-"""What tasks send arrives as it was, pickled and as rows of an Arrow table."""
+"""Messages of tasks survive pickling and Arrow tables."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from changefeed.kafka.commit_log.snapshots import ChunkRecord, TableView
 from changefeed.model.manifest import TopicPartitionReceipt
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
-from changefeed.model.transaction_event import Happening, TransactionEvent
+from changefeed.model.transaction_event import RowEffect, TransactionEvent
 from changefeed.model.window import Slice
 from changefeed.snapshot.chunks import PublishedChunk, ReadChunk
 from changefeed.spark.stages.messages import (
     DecodedSlice,
     Failure,
     PartitionCount,
-    Published,
+    PublishedPartition,
     TaskMessage,
     message_batches,
     messages_of,
@@ -34,7 +34,7 @@ REPORT = SliceReport(
     events=3,
     rows={"shop.t": {"c": 4}},
     statements=(STATEMENT,),
-    transaction_events=(TransactionEvent(Happening.ROLLBACK_TO, 4, 5, 6, "a"),),
+    transaction_events=(TransactionEvent(RowEffect.ROLLBACK_TO, 4, 5, 6, "a"),),
     open_since=7,
     prepared=("x",),
     ended=("y",),
@@ -49,7 +49,7 @@ VIEW = TableView("bin.000001:4", "CREATE DATABASE d", "CREATE TABLE t")
     [
         Failure("SchemaError", "no table t"),
         DecodedSlice(REPORT, COUNTS),
-        Published(TopicPartitionReceipt("t", 0, 1, 2, 3, 4, 5, None, {"failover": 6})),
+        PublishedPartition(TopicPartitionReceipt("t", 0, 1, 2, 3, 4, 5, None, {"failover": 6})),
         ScoutedFile(3, Scouting((Slice(0, "bin.000001", 4, 5),), (STATEMENT,), 6)),
         ReadChunk(1, 2, COUNTS, 0.5, VIEW),
         ReadChunk(1, 0, (), 0.5),
@@ -58,7 +58,7 @@ VIEW = TableView("bin.000001:4", "CREATE DATABASE d", "CREATE TABLE t")
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_message_arrives_as_it_was(message: TaskMessage) -> None:
+def test_message_survives_json(message: TaskMessage) -> None:
     assert pickle.loads(pickle.dumps(message)) == message
     rows = [SimpleNamespace(**row) for batch in message_batches([message]) for row in batch.to_pylist()]
     assert messages_of(rows) == [message]

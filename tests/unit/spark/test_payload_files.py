@@ -1,4 +1,4 @@
-"""Payloads come out of files as they went in, and what is not all there is an error."""
+"""Payloads are read from files as they were written; an incomplete payload is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's conf for a job: ours, then the pipeline's, then what no setting changes."""
+"""Spark's conf for a job: defaults, then the pipeline's settings, then settings that cannot be changed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def test_a_pipelines_settings_go_before_ours() -> None:
     assert job_conf({"spark.log.level": "INFO"}, "local[*]")["spark.log.level"] == "INFO"
 
 
-def test_speculation_is_off_and_a_setting_that_does_not_count_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_speculation_is_off_and_an_ignored_setting_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert job_conf({"spark.speculation": "true"}, "local[*]")["spark.speculation"] == "false"
-    assert "spark.speculation=true, which does not count" in caplog.text
+    assert "spark.speculation=true, which is ignored" in caplog.text
 
 
 @pytest.mark.parametrize("master", LOCAL)
@@ -36,12 +36,29 @@ def test_local_master_listens_on_this_machine_and_answers_nobody_else(master: st
 
 
 @pytest.mark.parametrize("master", REMOTE)
-def test_other_master_encrypts_what_passes_the_network_and_what_is_on_disk(master: str) -> None:
+def test_other_master_encrypts_network_and_disk(master: str) -> None:
     asked = dict.fromkeys([*ALWAYS, *ON_OTHER_MACHINES], "odd") | {"spark.driver.host": "driver.example.com"}
     conf = job_conf(asked, master)
     assert {name: conf[name] for name in asked} == ALWAYS | ON_OTHER_MACHINES | {
         "spark.driver.host": "driver.example.com"
     }
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://no-such-host.invalid:7077,127.0.0.1:7077"])
+def test_driver_listens_at_the_address_on_the_route_to_its_master(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    assert environment_at(master) == dict.fromkeys(["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"], "127.0.0.1")
+    for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):
+        with monkeypatch.context() as chosen:
+            chosen.setenv(name, "10.0.0.1")
+            assert environment_at(master) == {}
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["yarn", "spark://no-such-host.invalid:7077", "spark://localhost:7077", "k8s://https://127.0.0.1:6443"],
+)
+def test_master_without_an_address_or_behind_a_tunnel_leaves_the_drivers_address_to_spark(master: str) -> None:
     assert environment_at(master) == {}
 
 

@@ -1,4 +1,4 @@
-"""What makes a small window start soon, apart from how long it takes: what is imported when, and how the JVM starts."""
+"""A small window starts quickly: the order of imports, and the start of the JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from changefeed.errors import SettingsError
 from changefeed.spark import class_archive
 from changefeed.spark.class_archive import archive_file, with_class_archive
 from changefeed.spark.conf import DRIVER_OPTIONS, SMALL_JOB_CONF
-from changefeed.spark.target import ClassicSpark, ConnectSpark
+from changefeed.spark.target import ConnectSpark, LocalSpark
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,7 +31,7 @@ def loaded_by(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_a_job_asks_for_its_spark_session_before_it_imports_what_it_does_with_it() -> None:
+def test_job_requests_its_spark_session_before_it_imports_its_stages() -> None:
     assert not loaded_by("import ingest") & {"kafka", "numba", "numpy", "pandas", "pyarrow", "pymysql", "sqlglot"}
 
 
@@ -50,9 +50,9 @@ def test_workers_of_a_session_are_started_once() -> None:
     started: list[int] = []
     rdd = SimpleNamespace(foreachPartition=lambda _: None)
     context = SimpleNamespace(parallelize=lambda _, workers: started.append(workers) or rdd)
-    spark = ClassicSpark(cast(Any, SimpleNamespace(sparkContext=context)))
-    for wanted in (1, 1, 4, 2):
-        spark.warm_up(wanted)()
+    spark = LocalSpark(cast(Any, SimpleNamespace(sparkContext=context)))
+    for workers in (1, 1, 4, 2):
+        spark.warm_up(workers)()
     assert started == [1, 3]
 
 
@@ -87,14 +87,14 @@ def test_the_archive_of_another_java_or_of_other_jars_is_another_file(archive: P
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])
-def test_an_archive_that_others_may_write_is_passed_over(archive: Path, mode: int) -> None:
+def test_archive_that_others_may_write_is_not_used(archive: Path, mode: int) -> None:
     archive.touch()
     archive.parent.chmod(mode)
     assert with_class_archive(SMALL_JOB_CONF) == SMALL_JOB_CONF
 
 
 class ConnectSession:
-    """Of a Connect server whose workers say ``said``."""
+    """The session of a Connect server whose workers fail with ``said``."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -103,7 +103,7 @@ class ConnectSession:
         raise RuntimeError(self._said)
 
 
-def test_a_connect_server_without_the_package_is_told_before_anything_is_published() -> None:
-    with pytest.raises(SettingsError, match=r"cannot import `changefeed`.*No module named 'changefeed'"):
+def test_connect_server_without_the_package_fails_before_publishing() -> None:
+    with pytest.raises(SettingsError, match="expected the Python workers of Spark to import 'changefeed', found no"):
         ConnectSpark(cast(Any, ConnectSession("ModuleNotFoundError: No module named 'changefeed'"))).warm_up(1)()
-    ConnectSpark(cast(Any, ConnectSession("lost an executor"))).warm_up(1)()  # its tasks will tell
+    ConnectSpark(cast(Any, ConnectSession("lost an executor"))).warm_up(1)()  # its tasks will raise the error

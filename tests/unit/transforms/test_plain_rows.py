@@ -12,7 +12,7 @@ from changefeed.transforms.plain_rows import column_of
 
 
 def column(*values: bytes | None) -> pa.Array:
-    """The column of values as they stand in JSON, None for NULL."""
+    """The column of values as JSON has them, None for NULL."""
     sizes = np.array([len(value or b"null") for value in values], np.int64)
     ends = np.cumsum(sizes)
     starts = np.where([value is not None for value in values], ends - sizes, plain_rows.NULL)

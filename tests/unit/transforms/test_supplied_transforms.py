@@ -36,7 +36,7 @@ def test_columns_get_other_names_in_their_places_and_in_the_key() -> None:
 def test_text_is_obfuscated_and_keeps_its_shape(text: str, keep: int, shown: str) -> None:
     made = obfuscate.transform(change({"id": 1, "name": None}, {"id": 1, "name": text}), ["name"], keep)
     assert (made.before, made.after) == ({"id": 1, "name": None}, {"id": 1, "name": shown})
-    with pytest.raises(TypeError, match="wanted text to obfuscate, found int"):
+    with pytest.raises(TypeError, match="expected text to obfuscate, found int"):
         obfuscate.transform(change(None, {"id": 1}), ["id"])
 
 

@@ -1,4 +1,4 @@
-"""Users' functions are found, checked without being run, and told apart by what they and their imports say."""
+"""Users' functions are found, checked without being run, and identified by their source and their imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from changefeed.errors import SettingsError
 from changefeed.settings.file import read_pipeline
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.transform_source import supplied_names, transform_source
+from changefeed.settings.transform_source import list_supplied_transforms, transform_source
 from changefeed.transforms.loading import function_of
 
 PLAIN = "def transform(change, columns, *, keep=4):\n    return change\n"
@@ -62,19 +62,17 @@ def test_a_function_is_read_with_all_that_it_imports_of_its_folder(folder: Path)
         ("{tables: shop.*, function: mask_cards}", ["missing a required argument: 'columns'"]),
         (
             "{tables: shop.*, function: mask_cards, arguments: {columns: [a]}, secrets: {columns: {connection: c}}}",
-            ["columns stands in `arguments` and in `secrets`"],
+            ["columns is in `arguments` and in `secrets`"],
         ),
         ("{tables: shop.*, function: mask_cards, secrets: {columns: s3cr3t}}", ["line 5", "'transforms.0.secrets"]),
         ("{tables: shop.*, function: no_python}", ["no_python.py, line 1 is no Python"]),
-        ("{tables: shop.*, function: nothing}", ["no function of that kind", "wanted `def transform(change)`"]),
+        ("{tables: shop.*, function: nothing}", ["no such function", "expected either `def transform(change)`"]),
         ("{tables: shop.*, function: both}", ["transform and transform_batch"]),
         ("{tables: shop.*, function: absolute}", ["absolute.py, line 1", "from .mask_cards import ..."]),
         ("{tables: shop.*, function: missing}", ["imports .gone, and there is no gone.py"]),
     ],
 )
-def test_a_mistake_is_told_when_the_yaml_is_read_with_line_and_nearest_name(
-    folder: Path, text: str, words: list[str]
-) -> None:
+def test_transform_error_in_yaml_names_line_and_nearest_name(folder: Path, text: str, words: list[str]) -> None:
     files = {
         "mask_cards": PLAIN,
         "no_python": "def transform(:",
@@ -92,7 +90,7 @@ def test_a_mistake_is_told_when_the_yaml_is_read_with_line_and_nearest_name(
         assert word in str(caught.value)
 
 
-def test_reading_a_pipeline_runs_nothing_and_its_function_goes_where_the_pipeline_goes(folder: Path) -> None:
+def test_reading_a_pipeline_runs_no_function_and_pickles_its_source(folder: Path) -> None:
     (folder / "mask_cards.py").write_text(f"import no_such_module\n{PLAIN}")
     read = pipeline(folder, "{tables: shop.*, function: mask_cards, arguments: {columns: [a]}}")
     (folder / "mask_cards.py").unlink()
@@ -113,7 +111,7 @@ def test_arguments_out_of_connections_and_variables_are_shown_nowhere(
     assert "pl4nted" not in f"{read!r}{call!r}"
 
 
-@pytest.mark.parametrize("name", supplied_names())
+@pytest.mark.parametrize("name", list_supplied_transforms())
 def test_a_supplied_function_can_be_named_without_a_file(folder: Path, name: str) -> None:
     arguments: dict[str, Any] = {
         "drop_fields": {"columns": ["a"]},

@@ -1,4 +1,4 @@
-"""Keys that a kernel takes for equal are those that are equal one by one; none is left out."""
+"""The kernel and the comparator find the same keys equal, and all of them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections import Counter
 import pytest
 
 from changefeed.verify.entries import BEFORE_ALL, Entries, Entry, Side
-from changefeed.verify.key_comparison import Bracket, Judge, Judged, judged
+from changefeed.verify.key_comparison import KeyComparator, KeyResults, ReadInterval, compare_keys
 from changefeed.verify.row_digests import row_digest, values_key
 
 ROWS = [row_digest({"id": 1, "n": number}) for number in range(3)] + [row_digest({"id": 1, "n": 0, "more": 1})]
 
 
-def one_by_one(judge: Judge, entries: list[Entry]) -> Judged:
-    found = Judged()
-    for verdict in judge.verdicts(sorted(entries)):
-        found.take(verdict)
+def one_by_one(comparator: KeyComparator, entries: list[Entry]) -> KeyResults:
+    found = KeyResults()
+    for result in comparator.results(sorted(entries)):
+        found.take(result)
     return found
 
 
-def told(found: Judged) -> tuple[object, ...]:
+def summary_of(found: KeyResults) -> tuple[object, ...]:
     kinds = Counter({kind: count for kind, count in found.kinds.items() if count})
     rows = {table: count for table, count in found.rows.items() if count}
-    return kinds, rows, sorted((v.table, v.key, v.kind, v.rows, v.differing) for v in found.verdicts), found.differing
+    return kinds, rows, sorted((v.table, v.key, v.kind, v.rows, v.differing) for v in found.results), found.differing
 
 
 def random_entries(chance: random.Random, counted: set[int]) -> list[Entry]:
@@ -50,29 +50,29 @@ def random_entries(chance: random.Random, counted: set[int]) -> list[Entry]:
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("emptied", [{}, {(0, 0): [(1, 60)]}])
-def test_the_kernel_and_the_judge_say_the_same(
-    sampled: bool, emptied: dict[tuple[int, int], list[tuple[int, int]]]
+@pytest.mark.parametrize("truncates", [{}, {(0, 0): [(1, 60)]}])
+def test_kernel_and_comparator_have_the_same_results(
+    sampled: bool, truncates: dict[tuple[int, int], list[tuple[int, int]]]
 ) -> None:
     chance, counted = random.Random(7), {1}
-    brackets = {0: Bracket(100, 200), 1: Bracket(150, 260)}
-    of_tables = {table: Bracket(100, 260) for table in range(3)}
-    judge = Judge(brackets, of_tables, frozenset(counted), emptied, sampled)
+    chunk_intervals = {0: ReadInterval(100, 200), 1: ReadInterval(150, 260)}
+    table_intervals = {table: ReadInterval(100, 260) for table in range(3)}
+    comparator = KeyComparator(chunk_intervals, table_intervals, frozenset(counted), truncates, sampled)
     equal = 0
     for _ in range(150):
         entries = random_entries(chance, counted)
         chance.shuffle(entries)
-        wanted = one_by_one(judge, entries)
-        found = Judged()
+        expected = one_by_one(comparator, entries)
+        found = KeyResults()
         for _, bucket in Entries.of(entries).buckets(3):
-            found.add(judged(judge, Entries.from_bytes(bytearray(bucket.to_bytes()))))
-        assert told(found) == told(wanted)
-        equal += wanted.kinds[0, "equal"] + wanted.kinds[1, "equal"]
+            found.add(compare_keys(comparator, Entries.from_bytes(bytearray(bucket.to_bytes()))))
+        assert summary_of(found) == summary_of(expected)
+        equal += expected.kinds[0, "equal"] + expected.kinds[1, "equal"]
     assert equal > 100
 
 
-def test_keys_whose_checksums_are_the_same_are_told_apart_all_the_same() -> None:
-    judge = Judge({0: Bracket(100, 200)}, {0: Bracket(100, 200)}, frozenset(), {})
+def test_keys_with_the_same_checksum_are_distinguished() -> None:
+    comparator = KeyComparator({0: ReadInterval(100, 200)}, {0: ReadInterval(100, 200)}, frozenset(), {})
     entries = Entries.of(
         [
             Entry(0, b"a", Side.SERVER, 0, 1, 0, 1, ROWS[0]),
@@ -81,11 +81,11 @@ def test_keys_whose_checksums_are_the_same_are_told_apart_all_the_same() -> None
         ]
     )
     entries.hashes[:] = 42
-    found = judged(judge, entries)
+    found = compare_keys(comparator, entries)
     assert dict(found.kinds) == {(0, "equal"): 1, (0, "extra"): 1}
-    assert [verdict.key for verdict in found.verdicts] == [b"b"]
+    assert [result.key for result in found.results] == [b"b"]
 
 
-def test_no_entries_are_no_verdicts() -> None:
-    assert told(judged(Judge({}, {}, frozenset(), {}), Entries.of([]))) == told(Judged())
+def test_no_entries_have_no_results() -> None:
+    assert summary_of(compare_keys(KeyComparator({}, {}, frozenset(), {}), Entries.of([]))) == summary_of(KeyResults())
     assert len(Entries.of([])) == 0

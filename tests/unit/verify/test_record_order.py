@@ -1,9 +1,9 @@
-"""Records that stand in a partition twice, or behind later changes."""
+"""Records that are in a partition twice, or after later changes."""
 
 from __future__ import annotations
 
 from changefeed.records.event_id import EventId
-from changefeed.verify.record_order import RecordOrder, repeated
+from changefeed.verify.record_order import RecordOrder, find_repeated
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -41,16 +41,16 @@ def test_rows_of_an_xa_transaction_come_when_it_is_committed() -> None:
         assert late("b.000009:900/0", "b.000009:100/0", gtids=(first, first)) == ["b.000009:100/0"]
 
 
-def test_an_id_that_stands_there_once_is_out_of_order_and_not_repeated() -> None:
+def test_id_that_occurs_once_is_out_of_order_and_not_repeated() -> None:
     ids = [b"1", b"3", b"2", b"3"]
-    assert repeated([(b"2", 2), (b"3", 3)], ids) == {b"3"}
+    assert find_repeated([(b"2", 2), (b"3", 3)], ids) == {b"3"}
 
 
-def test_records_of_statements_stand_among_the_rows() -> None:
+def test_records_of_statements_are_in_order_with_the_rows() -> None:
     assert late("b.000009:4/0", "b.000009:30/0/shop.orders/2", "b.000009:60/0") == []
     assert late("b.000009:60/0", "b.000009:30/0/shop.orders/2") == ["b.000009:30/0/shop.orders/2"]
 
 
-def test_what_changefeed_did_not_write_has_no_id() -> None:
+def test_record_of_another_program_has_no_id() -> None:
     for text in (b"", b"1", b"server/binlog.000001:4", b"server/binlog.000001:x/0"):
         assert EventId.parse(text) is None

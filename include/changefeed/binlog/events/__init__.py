@@ -1,1 +1,1 @@
-"""What stands in a binlog: its frame, its types of events, GTIDs, charsets."""
+"""Reads the structure of a binlog: frame, types of events, GTIDs, charsets."""

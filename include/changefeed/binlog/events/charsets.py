@@ -1,7 +1,7 @@
 """Charsets of MySQL and MariaDB as a binlog names them, and their tables for the kernel.
 
-Collation ids are those of `information_schema.collations` of MySQL 9.7 and MariaDB 11.4 together; a test reads both
-servers and says which is missing.
+Collation ids are those of `information_schema.collations` in MySQL 9.7 and in MariaDB 11.4. A test compares them with
+both servers, and reports missing ids.
 """
 
 from __future__ import annotations
@@ -44,18 +44,20 @@ def charset_of(collation: int) -> str | None:
     return _charsets_by_id().get(collation)
 
 
-_TELLING_ALL = frozenset({46, 47, 63, 65, 83, 309, 1070, 1071, 1089, 1107})
+_DISTINGUISHING = frozenset({46, 47, 63, 65, 83, 309, 1070, 1071, 1089, 1107})
 """The `_bin` collations of utf8mb4, latin1, ascii and utf8mb3, and their NO PAD forms in MariaDB; and `binary`."""
 
 
-def tells_all(collation: int) -> bool:
-    """Whether a collation of an ASCII-like charset tells all characters apart; False for one that is not known to."""
-    return collation in _TELLING_ALL
+def distinguishes_characters(collation: int) -> bool:
+    """Whether no two characters are equal in a collation of an ASCII-like charset; False if that is unknown."""
+    return collation in _DISTINGUISHING
 
 
 def code_table(charset: str) -> list[int]:
-    """The charset's table as `text.put_table` reads it: code points by byte, by two bytes from 0x8000 on, then by the
-    last two of three, or of GB18030's characters of four in order."""
+    """The charset's table of code points, for `text.put_table`.
+
+    Its parts: code points by one byte; by two bytes, from 0x8000 on; by the last two bytes of three. For GB18030 the
+    last part has the four-byte characters, in order."""
     return list(_code_table(charset))
 
 

@@ -1,4 +1,4 @@
-"""A binlog file as its server would send it: its magic number checked, its FORMAT_DESCRIPTION, a range of its bytes."""
+"""Reads a binlog file as its server would send it: checks the magic number, returns FORMAT_DESCRIPTION and a range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from changefeed.binlog.events.framing import (
     MAGIC,
     MOST_DESCRIPTION,
     EventType,
-    as_dumped,
+    dumped_description,
 )
 from changefeed.errors import BinlogFormatError
 from changefeed.model.coordinates import FIRST_POSITION
@@ -33,37 +33,37 @@ def check_magic(stream: BinaryIO, name: str) -> None:
             "`mysqlbinlog --raw --read-from-remote-server`, which gives plain files."
         )
     if magic != MAGIC:
-        # What it begins with is not told: the file may be any, and its name somebody's who may not read it.
-        raise BinlogFormatError(f"{name}: this is no binlog: it does not begin with {MAGIC!r}")
+        # The message does not quote the first bytes: the file may be one that the user must not read.
+        raise BinlogFormatError(f"{name}: not a binlog: it does not begin with {MAGIC!r}")
 
 
 def dumped_chunks(stream: BinaryIO, name: str, start: int, end: int) -> Iterator[bytes]:
-    """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, in chunks of about a megabyte.
+    """Yield the file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, in chunks of about a megabyte.
 
-    ``stream`` stands behind the magic number, and can seek. Raises BinlogFormatError for a file that does not begin
-    with a FORMAT_DESCRIPTION, or that ends before ``end``.
+    ``stream`` must be seekable, and be at the end of the magic number. Raises BinlogFormatError for a file that does
+    not begin with a FORMAT_DESCRIPTION, or that ends before ``end``.
     """
     description = _description(stream, f"binlog {name}:{FIRST_POSITION}")
     in_range = start == FIRST_POSITION
-    yield as_dumped(description, in_range=in_range)[: end - FIRST_POSITION if in_range else None]
+    yield dumped_description(description, in_range=in_range)[: end - FIRST_POSITION if in_range else None]
     position = start + len(description) if in_range else start
     stream.seek(position)
     while position < end:
         chunk = stream.read(min(_CHUNK_BYTES, end - position))
         if not chunk:
-            raise BinlogFormatError(f"binlog {name}: the file ends at {position}, and was wanted up to {end}")
+            raise BinlogFormatError(f"binlog {name}: expected the file to reach {end}, found its end at {position}")
         position += len(chunk)
         yield chunk
 
 
 LONGEST_CLOSING = HEADER_SIZE + 8 + 512 + CHECKSUM_SIZE
-"""Bytes of a ROTATE event with the longest name of a file; a STOP event has less."""
+"""The size of a ROTATE event with the longest name of a file; a STOP event is smaller."""
 
 
 def is_closed_by(tail: bytes, *, checksum: bool) -> bool:
-    """Whether ``tail``, the last LONGEST_CLOSING bytes of a binlog file or less, ends in a ROTATE or STOP event.
+    """Whether a binlog file ends in a ROTATE or STOP event; ``tail`` has its last LONGEST_CLOSING bytes, or all bytes.
 
-    A server writes either as it closes a file; one that dies writes neither.
+    A server writes one of these events when it closes a file; a server that crashes writes none.
     """
     footer = CHECKSUM_SIZE * checksum
     for at in range(len(tail) - HEADER_SIZE - footer, -1, -1):

@@ -1,6 +1,6 @@
 """A binlog file's frame: the magic number, event headers, event types, the FORMAT_DESCRIPTION event.
 
-An event: timestamp u32, type u8, server_id u32, size u32, next position u32, flags u16; then its body; then, where
+An event: timestamp u32, type u8, server_id u32, size u32, next position u32, flags u16; then its body; then, if
 the FORMAT_DESCRIPTION says so, a CRC-32 of all before it. All little-endian.
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_replication_binlog_event.html,
@@ -29,13 +29,13 @@ HEADER = struct.Struct("<IBIIIH")
 """timestamp, type, server_id, size, next position, flags."""
 
 ARTIFICIAL_FLAG = 0x20
-"""The event was made by the server that sends it; it is in no file."""
+"""The flag of an artificial event: the server that sends it has created it, and no file contains it."""
 IGNORABLE_FLAG = 0x80
-"""A reader that does not know the event's type may pass over it."""
+"""The flag of an event that a reader can skip if it does not know the event's type."""
 
 
 class EventType(IntEnum):
-    """Types of events that changefeed knows. Those from 160 on are MariaDB's."""
+    """Types of events that changefeed knows. Types from 160 on are MariaDB's."""
 
     START_V3 = 1
     QUERY = 2
@@ -113,7 +113,7 @@ NO_CHANGE = frozenset(
         EventType.MARIADB_GTID_LIST,
     }
 )
-"""Types that carry no change of a row and no statement: read, counted and passed over."""
+"""Types without a row change and without a statement. The decoder counts and skips such events."""
 OPENING = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
 """Types that a transaction begins with."""
 ROWS = frozenset(
@@ -143,26 +143,26 @@ _BEFORE_5_1 = frozenset(
     }
 )
 """Types that no server writes since MySQL 5.1."""
-MADE_UP = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
-"""Types that a server makes up for its reader; they are in no file."""
+HEARTBEATS = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
+"""Types that a server sends to its reader only; no file has them."""
 
 
-def stands_in_file(kind: int, next_position: int, flags: int, position: int) -> bool:
-    """Whether an event that a dump sends stands in the file at ``position``, or was made up for the reader.
+def is_in_file(kind: int, next_position: int, flags: int, position: int) -> bool:
+    """Whether an event of a dump is also in the file, at ``position``; False for an artificial event.
 
-    A server makes up ROTATE and heartbeats, and a FORMAT_DESCRIPTION that introduces a range further on.
+    A server sends artificial ROTATE events and heartbeats, and a FORMAT_DESCRIPTION before a later range.
     """
-    if flags & ARTIFICIAL_FLAG or kind in MADE_UP:
+    if flags & ARTIFICIAL_FLAG or kind in HEARTBEATS:
         return False
     return kind != EventType.FORMAT_DESCRIPTION or (next_position != 0 and position == FIRST_POSITION)
 
 
 class DamagedEvent(Exception):
-    """Bytes of one event that cannot be read; the decoder turns it into a BinlogFormatError with coordinates."""
+    """The bytes of an event cannot be read. The decoder turns it into a BinlogFormatError with coordinates."""
 
 
 class Fields:
-    """Reads an event's body from front to back; raises DamagedEvent rather than reading past its end."""
+    """Reads an event's body from front to back; raises DamagedEvent instead of reading past its end."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -170,14 +170,16 @@ class Fields:
 
     @property
     def left(self) -> int:
-        """How many bytes are not read yet."""
+        """The number of bytes that are not read yet."""
         return len(self.data) - self.at
 
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes."""
         end = self.at + count
         if count < 0 or end > len(self.data):
-            raise DamagedEvent(f"wanted {count} bytes at {self.at} of the event's body, which has {len(self.data)}")
+            raise DamagedEvent(
+                f"expected {count} bytes at {self.at} of the event's body, which has {len(self.data)} bytes"
+            )
         part = self.data[self.at : end]
         self.at = end
         return part
@@ -186,7 +188,7 @@ class Fields:
         """An unsigned little-endian number of ``width`` bytes."""
         return int.from_bytes(self.take(width), "little")
 
-    def packed(self) -> int:
+    def packed_number(self) -> int:
         """A length-encoded integer.
 
         Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html
@@ -205,7 +207,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class FormatDescription:
-    """How the events that follow are laid out."""
+    """The layout of the events that follow."""
 
     server_version: str
     checksum: bool
@@ -240,11 +242,11 @@ _FLAGS_AT, _NEXT_POSITION_AT = 17, 13
 _IN_USE = 0x01
 
 
-def as_dumped(description: bytes, *, in_range: bool) -> bytes:
+def dumped_description(description: bytes, *, in_range: bool) -> bytes:
     """A file's FORMAT_DESCRIPTION event as its server would send it.
 
-    The flag "in use" of a file that is, or was when the server died, still written to is not part of the checksum. An
-    event that only introduces a range further on has next position 0.
+    The flag "in use" (the server still writes the file, or crashed while it did) is not part of the checksum. With
+    ``in_range``, for a range later in the file, the event has next position 0.
     """
     event = bytearray(description)
     event[_FLAGS_AT] &= ~_IN_USE
@@ -256,7 +258,10 @@ def as_dumped(description: bytes, *, in_range: bool) -> bytes:
 
 
 def _has_checksum_field(server_version: str) -> bool:
-    """Servers before MySQL 5.6.1 and MariaDB 5.3 write none."""
+    """Whether the event has a checksum algorithm and a checksum.
+
+    Servers before MySQL 5.6.1 and MariaDB 5.3 write none.
+    """
     numbers = []
     for part in server_version.split("-")[0].split(".")[:3]:
         numbers.append(int(part) if part.isdigit() else 0)
@@ -266,48 +271,51 @@ def _has_checksum_field(server_version: str) -> bool:
 
 
 def name_of(type_code: int) -> str:
-    """An event type's name and number for a message."""
+    """An event type's name and number, for an error message."""
     try:
         return f"{EventType(type_code).name} ({type_code})"
     except ValueError:
         return f"unknown type {type_code}"
 
 
-def why_unreadable(type_code: int) -> str:
-    """Why changefeed stops at an event of a type that it does not read, and what to do."""
+def unreadable_reason(type_code: int) -> str:
+    """The error message, with a remedy, for an event of a type that changefeed does not read."""
     if type_code in _BEFORE_5_1:
         return (
-            "no server since MySQL 5.1 writes this type of event, and changefeed does not read it: begin behind the "
+            "no server since MySQL 5.1 writes this type of event, and changefeed does not read it: begin after the "
             "file (seek), or replay it on a newer server and read that one's binlog"
         )
     return "changefeed does not know how to read this type of event"
 
 
 def incident_of(body: bytes) -> str:
-    """What an INCIDENT event says, and what to do. Body: number u16, size of the text u8, text."""
+    """The error message, with a remedy, for an INCIDENT event.
+
+    Body: number u16, size of the text u8, text.
+    """
     number = int.from_bytes(body[:2], "little")
     text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
     return (
         f"the server reports incident {number} ({text}): changes may be missing from its binlog. Compare the tables "
-        "with what consumers have, or load them anew from a dump, then seek behind this event"
+        "with what consumers have, or load them anew from a dump, then seek past this event"
     )
 
 
-def whole_events(chunks: Iterable[bytes | bytearray | memoryview], most_bytes: int) -> Iterator[memoryview]:
-    """Whole events out of chunks of any size. ``most_bytes`` is what the largest may have: those of the range.
+def complete_events(chunks: Iterable[bytes | bytearray | memoryview], most_bytes: int) -> Iterator[memoryview]:
+    """Yield complete events from chunks of any size. No event may be larger than ``most_bytes``, the size of the range.
 
-    Raises DamagedEvent for bytes that cannot be cut into events. An event that says that it is larger than the range is
-    refused when its header is there: nothing is collected for it.
+    Raises DamagedEvent for bytes that cannot be cut into events, and for an event that is larger than the limit as soon
+    as its header has arrived.
     """
     most = max(most_bytes, MOST_DESCRIPTION)
-    held, wanted = bytearray(), HEADER_SIZE
+    held, required = bytearray(), HEADER_SIZE
     for chunk in chunks:
         if held:
             held += chunk
-            if len(held) < wanted:
+            if len(held) < required:
                 continue
         view = memoryview(bytes(held or chunk))
-        at, filled, wanted = 0, len(view), HEADER_SIZE
+        at, filled, required = 0, len(view), HEADER_SIZE
         while filled - at >= HEADER_SIZE:
             size = int.from_bytes(view[at + 9 : at + 13], "little")
             if not HEADER_SIZE <= size <= most:
@@ -316,7 +324,7 @@ def whole_events(chunks: Iterable[bytes | bytearray | memoryview], most_bytes: i
                     f"{most_bytes}"
                 )
             if filled - at < size:
-                wanted = size
+                required = size
                 break
             yield view[at : at + size]
             at += size

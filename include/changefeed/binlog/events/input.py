@@ -1,4 +1,4 @@
-"""Bytes on their way into the kernel: chunks of any size in, a buffer with whole events out."""
+"""The kernel's input: chunks of any size in, a buffer with complete events out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _START_BYTES = 2 << 20
 
 
 class Input:
-    """A buffer that grows only as bytes arrive: an event's own word for its size is never trusted with memory."""
+    """A buffer that grows as bytes arrive, never by the size that an event claims."""
 
     def __init__(self, size: int = _START_BYTES) -> None:
         self.data: Bytes = np.empty(size, np.uint8)
@@ -19,7 +19,7 @@ class Input:
         self.at = 0
 
     def append(self, chunk: memoryview) -> int:
-        """Take as many bytes of ``chunk`` as there is room for, and make room when there is none; returns how many."""
+        """Copy as many bytes of ``chunk`` as fit, and make room if none fit; returns their number."""
         self._make_room()
         taken = min(len(chunk), len(self.data) - self.filled)
         self.data[self.filled : self.filled + taken] = np.frombuffer(chunk[:taken], np.uint8)
@@ -27,7 +27,7 @@ class Input:
         return taken
 
     def room(self) -> memoryview:
-        """Where the next bytes may be written; the caller adds to ``filled`` how many it wrote."""
+        """The free part of the buffer; the caller adds to ``filled`` the number of bytes that it wrote."""
         if self.at > 0:
             self.compact()
         self._make_room()
@@ -42,18 +42,18 @@ class Input:
             self.data = grown
 
     def compact(self) -> None:
-        """Move what is left to the front."""
+        """Move the remaining bytes to the front."""
         left = self.filled - self.at
         self.data[:left] = self.data[self.at : self.filled].copy()
         self.filled = left
         self.at = 0
 
     def header(self) -> tuple[int, int, int, int, int, int]:
-        """The fields of the header at hand: see `framing.HEADER`."""
+        """The fields of the current header: see `framing.HEADER`."""
         head = self.data[self.at : self.at + HEADER.size].tobytes()
         seconds, kind, server_id, size, position, flags = HEADER.unpack(head)
         return seconds, kind, server_id, size, position, flags
 
     def event(self, size: int) -> bytes:
-        """A copy of the event at hand."""
+        """A copy of the current event."""
         return self.data[self.at : self.at + size].tobytes()

@@ -1,7 +1,7 @@
-"""JSON columns of PARTIAL_UPDATE_ROWS: a list of changes to the before image's document, applied to it.
+"""Applies the changes in a JSON column of PARTIAL_UPDATE_ROWS to the before image's document.
 
-A change: operation u8 (0 replace, 1 insert, 2 remove), path (packed length, text such as `$.a[2]."b c"`), and unless it
-removes, a value (packed length, binary JSON with its type byte).
+A change: operation u8 (0 replace, 1 insert, 2 remove), path (packed length, text such as `$.a[2]."b c"`), and for
+replace and insert a value (packed length, binary JSON with its type byte).
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classJson__diff.html, `sql-common/json_diff.cc`
 """
@@ -23,7 +23,7 @@ _STEP = re.compile(r'\.(?P<name>[^.\[\]"]+)|\."(?P<quoted>(?:[^"\\]|\\.)*)"|\[(?
 
 @dataclass
 class Scalar:
-    """A value that is no container: its type and the bytes that follow it."""
+    """A value that is not an object or an array: its type, and the bytes after the type."""
 
     kind: int
     data: bytes
@@ -33,21 +33,21 @@ Node = Scalar | dict[bytes, "Node"] | list["Node"]
 
 
 def apply(document: bytes, changes: bytes) -> bytes:
-    """The document after ``changes``, as binary JSON again; raises DamagedEvent."""
+    """The ``document`` with ``changes`` applied, as binary JSON; raises DamagedEvent."""
     if not changes:
         return document
     root = read(document)
     fields = Fields(changes)
     while fields.left:
         operation = fields.number(1)
-        path = fields.take(fields.packed()).decode("utf-8", "replace")
-        value = None if operation == _REMOVE else read(fields.take(fields.packed()))
-        root = _changed(root, operation, path, value)
+        path = fields.take(fields.packed_number()).decode("utf-8", "replace")
+        value = None if operation == _REMOVE else read(fields.take(fields.packed_number()))
+        root = _change(root, operation, path, value)
     return write(root)
 
 
 def read(document: bytes) -> Node:
-    """A tree of the document's values; numbers and strings stay as their bytes."""
+    """The document as a tree, in which numbers and strings are bytes; raises DamagedEvent."""
     if not document:
         return Scalar(4, b"\0")
     return _node(document, document[0], 1, len(document), 0, [len(document)])
@@ -118,11 +118,11 @@ def _scalar_size(data: bytes, kind: int, at: int, end: int) -> int:
     return fixed
 
 
-def _changed(root: Node, operation: int, path: str, value: Node | None) -> Node:
+def _change(root: Node, operation: int, path: str, value: Node | None) -> Node:
     steps = _steps(path)
     if not steps:
         if value is None:
-            raise DamagedEvent("a change of a JSON column removes the whole document")
+            raise DamagedEvent("a change of a JSON column removes the complete document")
         return value
     parent = root
     for step in steps[:-1]:
@@ -145,7 +145,7 @@ def _changed(root: Node, operation: int, path: str, value: Node | None) -> Node:
                     parent[last : last + 1] = [value]
             return root
         if last == 0 and value is not None and len(steps) == 1:
-            return value  # `$[0]` of what is no array is the value itself
+            return value  # if a value is not an array, its path `$[0]` is the value itself
     raise DamagedEvent(f"a change of a JSON column names {path!r}, which its document does not have")
 
 
@@ -184,7 +184,7 @@ def _steps(path: str) -> list[bytes | int]:
 
 
 def write(node: Node) -> bytes:
-    """Binary JSON of a tree, its containers in the large form."""
+    """The binary JSON of a tree; objects and arrays have the large form."""
     if isinstance(node, Scalar):
         return bytes([node.kind]) + node.data
     return bytes([_LARGE_OBJECT if isinstance(node, dict) else _LARGE_ARRAY]) + _container(node)

@@ -1,7 +1,7 @@
-"""TRANSACTION_PAYLOAD: all events of a transaction, compressed, in one.
+"""Decompresses TRANSACTION_PAYLOAD, an event that contains all events of a transaction.
 
-Body: fields of type (packed), length (packed), value: 1 the payload's size, 2 compression (0 zstd, 255 none),
-3 uncompressed size, 0 the end; then the payload.
+Body: fields, each with type (packed), length (packed) and value; then the payload. Types of fields: 1 the payload's
+size, 2 compression (0 zstd, 255 none), 3 uncompressed size, 0 the end of the fields.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Transaction__payload__event.html
 """
@@ -20,24 +20,24 @@ _PART = 1 << 18
 
 
 def parts(body: bytes) -> Iterator[bytes]:
-    """The bytes of the events inside, unpacked piece by piece; raises DamagedEvent."""
+    """Yield the decompressed bytes of the events inside, in parts; raises DamagedEvent."""
     fields = Fields(body)
     size = uncompressed = 0
     compression = _ZSTD
-    while (kind := fields.packed()) != _END:
-        value = Fields(fields.take(fields.packed()))
+    while (kind := fields.packed_number()) != _END:
+        value = Fields(fields.take(fields.packed_number()))
         if kind == _SIZE:
-            size = value.packed()
+            size = value.packed_number()
         elif kind == _COMPRESSION:
-            compression = value.packed()
+            compression = value.packed_number()
         elif kind == _UNCOMPRESSED_SIZE:
-            uncompressed = value.packed()
+            uncompressed = value.packed_number()
     data = fields.take(size)
     if compression == _NONE:
         yield data
         return
     if compression != _ZSTD:
-        raise DamagedEvent(f"TRANSACTION_PAYLOAD is of compression {compression}: wanted 0 (zstd) or 255 (none)")
+        raise DamagedEvent(f"TRANSACTION_PAYLOAD has compression {compression}: expected 0 (zstd) or 255 (none)")
     total = 0
     try:
         reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
@@ -49,4 +49,4 @@ def parts(body: bytes) -> Iterator[bytes]:
     except zstandard.ZstdError as error:
         raise DamagedEvent(f"TRANSACTION_PAYLOAD cannot be unpacked: {error}") from error
     if total != uncompressed:
-        raise DamagedEvent(f"TRANSACTION_PAYLOAD says that it holds {uncompressed} bytes, but it holds others")
+        raise DamagedEvent(f"TRANSACTION_PAYLOAD does not hold the {uncompressed} bytes that it claims")

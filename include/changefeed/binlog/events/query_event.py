@@ -1,4 +1,4 @@
-"""QUERY events: a statement's text, its database, and which of the few that frame transactions it is.
+"""Reads QUERY events: the text of a statement, its database, and its effect on a transaction.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
 """
@@ -13,7 +13,7 @@ from enum import Enum
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
-from changefeed.model.charset_codes import decoded
+from changefeed.model.charset_codes import decode_text
 from changefeed.model.server_text import server_text
 from changefeed.model.statement import Statement, StatusVariable, status_variables, takes_effect
 from changefeed.model.statement_inputs import inputs_text
@@ -25,7 +25,7 @@ MAX_STATEMENT = 1 << 30
 
 
 class TransactionStep(Enum):
-    """What a statement does that frames a transaction; `ddl.Kind` says what the others do."""
+    """The effect of a statement on a transaction; `ddl.Kind` classifies all other statements."""
 
     BEGIN = "begin"
     COMMIT = "commit"
@@ -42,7 +42,7 @@ class TransactionStep(Enum):
 _FIRST_WORDS = re.compile(
     r"(?:\s++|/\*(?>.*?\*/)|--[^\n]*+\n|\#[^\n]*+\n)*+(?P<first>\w++)(?:\s++(?P<second>\w++))?", re.DOTALL
 )
-"""Whoever may write a row writes this text: each comment is read once, however the rest of it goes on."""
+"""Any user can write such texts. Each comment is read only once, so that a hostile text takes linear time."""
 
 _SAVEPOINT = re.compile(
     r"(?:SAVEPOINT|ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?)\s+(?P<name>`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|\S+)",
@@ -63,16 +63,16 @@ class Query:
     variables: bytes = b""
     """Status variables: sql_mode, charsets and the like of the session."""
     error_code: int = 0
-    """What the statement failed with, of which a part was done all the same; 0 where it did not."""
+    """The code of the error with which the statement failed after a part of its work; 0 if it did not fail."""
 
     @property
     def step(self) -> TransactionStep | None:
-        """What the statement does to a transaction; None for any other statement."""
+        """The effect of the statement on a transaction; None for any other statement."""
         return transaction_step(self.sql)
 
     @property
     def takes_effect(self) -> bool:
-        """Whether the source did the statement where the event is: see `model.statement.takes_effect`."""
+        """Whether the source executed the statement at the event's position: see `model.statement.takes_effect`."""
         try:
             return takes_effect(self.variables)
         except ValueError as error:
@@ -82,7 +82,7 @@ class Query:
     def parse(cls, body: bytes, *, compressed: bool = False, load: bool = False) -> Query:
         """Read the event's bytes between header and checksum.
 
-        ``compressed`` for MariaDB's QUERY_COMPRESSED, ``load`` for EXECUTE_LOAD_QUERY, whose header is longer.
+        ``compressed`` is True for MariaDB's QUERY_COMPRESSED, ``load`` for EXECUTE_LOAD_QUERY, whose header is longer.
         """
         fields = Fields(body)
         fields.take(8)
@@ -99,7 +99,7 @@ class Query:
         if compressed:
             text = inflate(text)
         sql = server_text(text)
-        return cls(database, decoded(text, charset) if sql is None else sql, variables, error_code)
+        return cls(database, decode_text(text, charset) if sql is None else sql, variables, error_code)
 
     def statement(
         self,
@@ -110,7 +110,11 @@ class Query:
         commit_micros: int = 0,
         inputs: Iterable[tuple[int, bytes]] = (),
     ) -> Statement:
-        """What is reported of it; ``header`` is the event's, ``inputs`` are the events that belong to it."""
+        """The statement for the report.
+
+        ``header`` is the header of the event, ``inputs`` are the INTVAR, RAND and USER_VAR events before it (type,
+        body).
+        """
         seconds, _, server_id, size, _, flags = header
         variables = self.variables.hex()
         return Statement(
@@ -120,7 +124,7 @@ class Query:
 
 
 def transaction_step(sql: str) -> TransactionStep | None:
-    """What a statement does to a transaction, by its first words."""
+    """The effect of a statement on a transaction, by its first words; None for any other statement."""
     words = _FIRST_WORDS.match(sql)
     if not words:
         return None
@@ -149,7 +153,7 @@ def transaction_step(sql: str) -> TransactionStep | None:
 
 
 def savepoint_of(sql: str) -> str:
-    """The name in SAVEPOINT or ROLLBACK TO, without its quotes; raises DamagedEvent where there is none."""
+    """The name in SAVEPOINT or ROLLBACK TO, without its quotes; raises DamagedEvent if there is none."""
     words = _FIRST_WORDS.match(sql)
     named = _SAVEPOINT.match(sql, words.start("first")) if words else None
     if named is None:
@@ -159,9 +163,9 @@ def savepoint_of(sql: str) -> str:
 
 
 def xid_of(sql: str) -> str:
-    """The xid in XA START, XA COMMIT or XA ROLLBACK as `prepared_xid` spells it; raises DamagedEvent without.
+    """The xid in XA START, XA COMMIT or XA ROLLBACK, as `prepared_xid` writes it; raises DamagedEvent if it has none.
 
-    Servers write it so: X'gtrid',X'bqual',format.
+    In the binlog it has the form X'gtrid',X'bqual',format.
     """
     words = _FIRST_WORDS.match(sql)
     xid = _XID.match(sql, words.start("first")) if words else None
@@ -171,7 +175,7 @@ def xid_of(sql: str) -> str:
 
 
 def prepared_xid(body: bytes) -> str | None:
-    """The xid of an XA_PREPARE event; None for XA COMMIT ONE PHASE, which is written as one and commits.
+    """The xid of an XA_PREPARE event; None for XA COMMIT ONE PHASE, which has the same type of event and commits.
 
     Body: one phase u8, format u32, size of the gtrid u32, size of the bqual u32, gtrid, bqual.
 
@@ -184,7 +188,7 @@ def prepared_xid(body: bytes) -> str | None:
 
 
 def xid_of_gtid(body: bytes) -> str:
-    """The xid in MariaDB's GTID event of a prepared XA transaction, as `prepared_xid` spells it.
+    """The xid in MariaDB's GTID event of a prepared XA transaction, as `prepared_xid` writes it.
 
     Body: number u64, domain u32, flags u8 (2: the commit id u64 follows), then format u32, sizes of the gtrid and the
     bqual u8 each, gtrid, bqual.
@@ -200,32 +204,32 @@ def xid_of_gtid(body: bytes) -> str:
 
 
 def inflate(data: bytes) -> bytes:
-    """MariaDB's compressed part of an event: u8, the size big-endian, data.
+    """The decompressed bytes of the part of an event that MariaDB compresses: u8, the size big-endian, data.
 
-    The byte: in bits 0-2 how many bytes give the size, in bits 4-6 the algorithm (0 zlib).
+    The first byte: bits 0-2 are the number of bytes of the size, bits 4-6 the algorithm (0 zlib).
 
     Source: https://mariadb.com/kb/en/compressing-events-to-reduce-size-of-the-binary-log/, `binlog_buf_uncompress`
     """
     fields = Fields(data)
     head = fields.number(1)
     if (head >> 4) & 7 != 0:
-        raise DamagedEvent(f"a compressed event is of algorithm {(head >> 4) & 7}: wanted 0 (zlib)")
+        raise DamagedEvent(f"a compressed event has algorithm {(head >> 4) & 7}: expected 0 (zlib)")
     size = int.from_bytes(fields.take(head & 7), "big")
     if size > MAX_STATEMENT:
         raise DamagedEvent(f"a compressed event says that it holds {size} bytes")
     unpack = zlib.decompressobj()
     try:
-        # One byte more than it says shows a lie, without unpacking all of it.
+        # If there is a byte more than the claimed size, the size is wrong, and the rest need not be decompressed.
         plain = unpack.decompress(fields.take(fields.left), size + 1)
     except zlib.error as error:
         raise DamagedEvent(f"a compressed event cannot be unpacked: {error}") from error
     if len(plain) != size:
-        raise DamagedEvent(f"a compressed event says that it holds {size} bytes, but it holds others")
+        raise DamagedEvent(f"a compressed event does not hold the {size} bytes that it claims")
     return plain
 
 
 def _charset_of(variables: bytes) -> str:
-    """The client's charset, from the status variables; UTF-8 where they do not say."""
+    """The client's charset, from the event's status variables; UTF-8 if they do not have it."""
     try:
         for code, value in status_variables(variables):
             if code == StatusVariable.CHARSET:

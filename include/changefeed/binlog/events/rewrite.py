@@ -1,7 +1,10 @@
-"""Rows events that are turned into plain ones before the kernel reads them.
+"""Rewrites rows events as plain rows events, before the kernel reads them.
 
-Three kinds: PARTIAL_UPDATE_ROWS, whose after images hold changes to JSON documents rather than documents; MariaDB's
-compressed rows events; and rows of MariaDB tables with COMPRESSED columns, whose values are unpacked one by one.
+There are three kinds:
+
+- PARTIAL_UPDATE_ROWS, whose after images have changes of JSON documents instead of documents;
+- MariaDB's compressed rows events;
+- rows of MariaDB tables with COMPRESSED columns, whose values are decompressed one by one.
 
 Sources: `Rows_log_event` in `sql/log_event.cc` (value_options), https://mariadb.com/kb/en/storage-engine-independent-column-compression/
 """
@@ -40,7 +43,7 @@ def is_needed(table_map: TableMap) -> bool:
 
 
 def table_id_of(body: bytes) -> int:
-    """The table that a rows event is of."""
+    """The id of a rows event's table."""
     return Fields(body).number(6)
 
 
@@ -50,17 +53,17 @@ def flags_of(body: bytes) -> int:
 
 
 def header_of(event: bytes, kind: int, body_size: int) -> bytes:
-    """The header of a plain event of type ``kind`` that stands in place of ``event``."""
+    """The header of a plain event of type ``kind`` that replaces ``event``."""
     seconds, _, server_id, _, _, flags = HEADER.unpack_from(event)
     return HEADER.pack(seconds, kind, server_id, HEADER_SIZE + body_size, 0, flags)
 
 
-def inflated(event: bytes, body: bytes, kind: int) -> bytes:
-    """A MariaDB compressed rows event as the plain one: its images are what was compressed, after the bitmaps."""
+def inflate_event(event: bytes, body: bytes, kind: int) -> bytes:
+    """The plain rows event for a compressed rows event of MariaDB, which is compressed after its bitmaps."""
     plain = COMPRESSED_TYPES[EventType(kind)]
     fields = Fields(body)
     _post_header(fields, plain in _VERSION_2)
-    columns = fields.packed()
+    columns = fields.packed_number()
     fields.take((columns + 7) // 8 * (2 if plain in (EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1) else 1))
     rewritten = body[: fields.at] + inflate(body[fields.at :])
     return header_of(event, plain, len(rewritten)) + rewritten
@@ -76,7 +79,7 @@ def _post_header(fields: Fields, version2: bool) -> None:
 
 
 class Images:
-    """Copies the row images of one event, with some of their values changed on the way."""
+    """Copies the row images of an event, and replaces some of their values."""
 
     def __init__(self, words: Words, table: int, types: list[int]) -> None:
         self.columns = int(words[table + layout.TABLE_COLUMNS])
@@ -88,8 +91,8 @@ class Images:
         ]
         self.json = [index for index, kind in enumerate(types) if kind == column_types.JSON.number]
 
-    def unpacked(self, event: bytes, body: bytes, kind: int) -> bytes:
-        """A rows event with its COMPRESSED values unpacked."""
+    def unpack_values(self, event: bytes, body: bytes, kind: int) -> bytes:
+        """The rows event with decompressed values of its COMPRESSED columns."""
         fields = Fields(body)
         _post_header(fields, kind in _VERSION_2)
         bitmaps = self._bitmaps(fields, kind in (EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1))
@@ -103,11 +106,11 @@ class Images:
                 self._copy(fields, bitmap, out, {}, value)
         return header_of(event, kind, len(out)) + bytes(out)
 
-    def whole(self, event: bytes, body: bytes) -> bytes:
-        """A PARTIAL_UPDATE_ROWS event as UPDATE_ROWS: each partial document rebuilt from the before image's.
+    def complete_images(self, event: bytes, body: bytes) -> bytes:
+        """The UPDATE_ROWS event for a PARTIAL_UPDATE_ROWS event: changes are applied to the before image's documents.
 
-        Before each after image stand value_options (packed; bit 0: partial JSON) and then, for each JSON column of the
-        table, a bit that says whether its value is a list of changes.
+        Before each after image are value_options (packed; bit 0: partial JSON) and then, for each JSON column of the
+        table, a bit: 1 if its value is a list of changes.
         """
         fields = Fields(body)
         _post_header(fields, True)
@@ -117,7 +120,7 @@ class Images:
             before: dict[int, bytes] = {}
             self._copy(fields, before_bitmap, out, before, lambda _place, data: data)
             partial: set[int] = set()
-            if fields.packed() & 1:
+            if fields.packed_number() & 1:
                 bits = fields.take((len(self.json) + 7) // 8)
                 partial = {index for bit, index in enumerate(self.json) if bits[bit >> 3] >> (bit & 7) & 1}
 
@@ -129,7 +132,7 @@ class Images:
                         "a JSON column is updated in part (binlog_row_value_options=PARTIAL_JSON), and its before "
                         "image is not in the event (binlog_row_image=MINIMAL): the document is not known. Set "
                         "binlog_row_image=FULL, or binlog_row_value_options='', for all sessions; seek the pipeline "
-                        "behind this transaction, and publish the table's rows by a snapshot"
+                        "past this transaction, and publish the table's rows by a snapshot"
                     )
                 return partial_json.apply(before[index], data)
 
@@ -137,7 +140,7 @@ class Images:
         return header_of(event, EventType.UPDATE_ROWS, len(out)) + bytes(out)
 
     def _bitmaps(self, fields: Fields, update: bool) -> list[bytes]:
-        if fields.packed() != self.columns:
+        if fields.packed_number() != self.columns:
             raise DamagedEvent("a rows event has another number of columns than its TABLE_MAP")
         size = (self.columns + 7) // 8
         return [fields.take(size) for _ in range(2 if update else 1)]
@@ -170,16 +173,16 @@ class Images:
 
 
 def unpack_value(data: bytes) -> bytes:
-    """A value of a COMPRESSED column: nothing, or u8 and data.
+    """The decompressed value of a COMPRESSED column. The stored value is empty, or u8 and data.
 
-    The byte: 0 for data as it is; else in bits 4-7 the method (8 zlib), in bit 3 whether the stream is raw, in bits
-    0-2 how many bytes give the size, big-endian.
+    The first byte is 0 if the data is not compressed. Otherwise bits 4-7 are the method (8 zlib), bit 3 says whether
+    the stream is raw, and bits 0-2 are the number of bytes of the size, which follows in big-endian order.
     """
     if not data or data[0] == 0:
         return data[1:]
     head = data[0]
     if head >> 4 != 8:
-        raise DamagedEvent(f"a COMPRESSED column's value is of method {head >> 4}: wanted 8 (zlib)")
+        raise DamagedEvent(f"a COMPRESSED column's value has method {head >> 4}: expected 8 (zlib)")
     width = head & 7
     size = int.from_bytes(data[1 : 1 + width], "big")
     if size > _MAX_VALUE:
@@ -190,5 +193,5 @@ def unpack_value(data: bytes) -> bytes:
     except zlib.error as error:
         raise DamagedEvent(f"a COMPRESSED column's value cannot be unpacked: {error}") from error
     if len(plain) != size:
-        raise DamagedEvent("a COMPRESSED column's value does not hold what it says")
+        raise DamagedEvent("a COMPRESSED column's value does not hold the bytes that it claims")
     return plain

@@ -17,7 +17,7 @@ MAX_COLUMNS = 4096
 _STRINGS = frozenset(
     wire.number for wire in (column_types.STRING, column_types.VAR_STRING, column_types.ENUM, column_types.SET)
 )
-"""The types that a STRING may really be; the metadata has the real type's number."""
+"""The actual types of columns whose type is STRING; the metadata has the number of the actual type."""
 
 
 POINT = 1
@@ -28,8 +28,8 @@ POINT = 1
 class TableMap:
     """One TABLE_MAP event.
 
-    ``primary_key`` has the indexes of its columns in the key's order, and is None without metadata on it; ``metadata``
-    are the kinds of optional fields that the event has.
+    ``primary_key`` has the indexes of the key's columns, in the key's order; None if the event has no metadata on it.
+    ``metadata`` has the kinds of optional fields that the event has.
     """
 
     table_id: int
@@ -42,7 +42,7 @@ class TableMap:
 
     @property
     def is_referenced(self) -> bool:
-        """Whether a foreign key refers to the table, which only MySQL says."""
+        """Whether a foreign key refers to the table; always False for MariaDB, which has no such flag."""
         return bool(self.flags & 2)
 
     @property
@@ -52,18 +52,18 @@ class TableMap:
 
     @staticmethod
     def names(fields: Fields) -> tuple[int, str, str]:
-        """Table id, database and table, with which the event begins, whatever follows them; raises DamagedEvent."""
+        """Read table id, database and table from the beginning of the event; raises DamagedEvent."""
         table_id = fields.number(6)
         fields.take(2)
         database = fields.take(fields.number(1)).decode("utf-8", "replace")
         fields.take(1)
-        return table_id, database, fields.take(fields.packed()).decode("utf-8", "replace")
+        return table_id, database, fields.take(fields.packed_number()).decode("utf-8", "replace")
 
     @classmethod
     def parse(cls, body: bytes, mariadb: bool = False) -> TableMap:
         """Read the event's bytes between header and checksum; raises DamagedEvent.
 
-        ``mariadb`` says which server wrote it: MariaDB counts geometry among the columns that have a charset.
+        ``mariadb``: MariaDB wrote the event. It counts geometry columns among those with a charset.
 
         Body: table id u48, flags u16, database (u8 length, text, 0), table (the same), column count (packed), types
         u8[], metadata (packed length, bytes), nullable bits, then optional metadata: type u8, length (packed), value.
@@ -71,11 +71,11 @@ class TableMap:
         fields = Fields(body)
         table_id, database, table = cls.names(fields)
         fields.take(1)
-        count = fields.packed()
+        count = fields.packed_number()
         if count > MAX_COLUMNS:
             raise DamagedEvent(f"TABLE_MAP of {database}.{table} has {count} columns, more than {MAX_COLUMNS}")
         types = fields.take(count)
-        metadata = Fields(fields.take(fields.packed()))
+        metadata = Fields(fields.take(fields.packed_number()))
         columns = [_column(type_code, metadata) for type_code in types]
         nullable = fields.take((count + 7) // 8)
         for index, column in enumerate(columns):
@@ -84,11 +84,11 @@ class TableMap:
         while fields.left:
             kind = fields.number(1)
             table_map.metadata.add(kind)
-            _optional(table_map, kind, Fields(fields.take(fields.packed())), mariadb)
+            _optional(table_map, kind, Fields(fields.take(fields.packed_number())), mariadb)
         return table_map
 
     def columns_of(self, counts: Callable[[WireType], bool]) -> list[MapColumn]:
-        """The columns whose types an optional field counts."""
+        """The columns to which an optional field refers: those whose type ``counts``."""
         return [column for column in self.columns if counts(column.wire)]
 
 
@@ -115,7 +115,7 @@ def _column(number: int, metadata: Fields) -> MapColumn:
 
 
 def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> None:
-    """One field of optional metadata; kinds are those of Table_map_event::Optional_metadata_field_type."""
+    """Apply an optional metadata field; ``kind`` is a number of Table_map_event::Optional_metadata_field_type."""
 
     def has_charset(wire: WireType) -> bool:
         return wire.has_charset or (mariadb and wire.has_charset_on_mariadb)
@@ -133,35 +133,35 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> 
                 column.unsigned = bool(bits[index >> 3] << (index & 7) & 0x80)
         case 2 | 10:  # DEFAULT_CHARSET, ENUM_AND_SET_DEFAULT_CHARSET
             columns = table_map.columns_of(has_charset if kind == 2 else has_labels)
-            default = fields.packed()
+            default = fields.packed_number()
             for column in columns:
                 column.collation = default
             while fields.left:
-                index, collation = fields.packed(), fields.packed()
+                index, collation = fields.packed_number(), fields.packed_number()
                 _at(columns, index).collation = collation
         case 3 | 11:  # COLUMN_CHARSET, ENUM_AND_SET_COLUMN_CHARSET
             for column in table_map.columns_of(has_charset if kind == 3 else has_labels):
-                column.collation = fields.packed()
+                column.collation = fields.packed_number()
         case 4:  # COLUMN_NAME
             for column in table_map.columns:
-                column.name = fields.take(fields.packed()).decode("utf-8", "replace")
+                column.name = fields.take(fields.packed_number()).decode("utf-8", "replace")
         case 5 | 6:  # SET_STR_VALUE, ENUM_STR_VALUE
             labelled = column_types.SET if kind == 5 else column_types.ENUM
             for column in table_map.columns_of(lambda wire: wire is labelled):
-                count = fields.packed()
+                count = fields.packed_number()
                 if count > fields.left:
                     raise DamagedEvent(f"TABLE_MAP says {count} labels in {fields.left} bytes")
-                column.labels = tuple(fields.take(fields.packed()) for _ in range(count))
+                column.labels = tuple(fields.take(fields.packed_number()) for _ in range(count))
         case 7:  # GEOMETRY_TYPE
             for column in table_map.columns_of(lambda wire: wire is column_types.GEOMETRY):
-                column.is_point = fields.packed() == POINT
+                column.is_point = fields.packed_number() == POINT
         case 8 | 9:  # SIMPLE_PRIMARY_KEY, PRIMARY_KEY_WITH_PREFIX
             key = []
             while fields.left:
-                key.append(fields.packed())
+                key.append(fields.packed_number())
                 _at(table_map.columns, key[-1])
                 if kind == 9:
-                    fields.packed()
+                    fields.packed_number()
             table_map.primary_key = tuple(key)
         case 12:  # COLUMN_VISIBILITY
             if 8 * fields.left < len(table_map.columns):
@@ -169,7 +169,7 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> 
             bits = fields.take(fields.left)
             for index, column in enumerate(table_map.columns):
                 column.visible = bool(bits[index >> 3] << (index & 7) & 0x80)
-        case _:  # vector dimensions, and what later servers add: not needed to read a row
+        case _:  # vector dimensions, and fields of later servers: not needed to read rows
             pass
 
 

@@ -1,1 +1,2 @@
-"""The compiled code that turns events into messages: each file a few functions that call those below it."""
+"""The compiled code that converts events into messages. Each file has a few functions, which call those of lower
+files."""

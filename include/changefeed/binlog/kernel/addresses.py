@@ -1,4 +1,4 @@
-"""MariaDB's UUID, INET4 and INET6 as JSON strings.
+"""Writes MariaDB's UUID, INET4 and INET6 values as JSON strings.
 
 Source: https://mariadb.com/kb/en/uuid-data-type/, https://mariadb.com/kb/en/inet6/
 """
@@ -14,10 +14,10 @@ from changefeed.native.numbers import put_number
 
 @inline
 def put_address(out: Bytes, at: int, data: Bytes, start: int, size: int, kind: int, scratch: Bytes) -> int:
-    """UUID, INET4 or INET6, whose trailing zero bytes the binlog leaves out.
+    """Write a UUID, INET4 or INET6, whose trailing zero bytes are not in the binlog; returns the new end.
 
-    INET6 is written as the server does: the longest run of zero groups, be it a single one, as `::`, IPv4-mapped
-    addresses with dots.
+    INET6 has the server's format: the longest run of zero groups, even a single group, is `::`, and IPv4-mapped
+    addresses have dots.
     """
     for index in range(16):
         put8(scratch, index, u8(data, start + index) if index < size else 0)

@@ -1,4 +1,4 @@
-"""Column values in binary: numbers as zigzag varints or as they are in memory, texts and bytes behind their length.
+"""Writes column values in binary: numbers as zigzag varints or in their memory format, other values after their length.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
@@ -6,7 +6,7 @@ Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.decimals import WRONG_DIGITS, unscaled, unscaled_bytes
+from changefeed.binlog.kernel.decimals import WRONG_DIGITS, put_unscaled_bytes, unscaled_number
 from changefeed.binlog.kernel.faults import DECIMAL_DIGITS, FULL, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
 from changefeed.binlog.kernel.temporal import put_temporal
@@ -31,9 +31,9 @@ from changefeed.native.span import part
 from changefeed.native.varint import put_length, put_varint, size_of_varint
 
 _WORD_DIGITS = 18
-"""A number of so many digits fits a word."""
+"""The most digits with which every number fits a word."""
 _POINT_BYTES = 21
-"""Of a point's well-known binary: byte order, type, and two doubles."""
+"""The size of a point's well-known binary: byte order, type, and two doubles."""
 
 
 @inline
@@ -47,7 +47,7 @@ def _put_integer(out: Bytes, at: int, data: Bytes, start: int, width: int, has_s
 
 @inline
 def _put_widened(out: Bytes, at: int, bits: int) -> int:
-    """A single as a double."""
+    """Write a single-precision number as a double."""
     sign = bits >> 31
     exponent = (bits >> 23) & 0xFF
     fraction = bits & 0x7FFFFF
@@ -55,7 +55,7 @@ def _put_widened(out: Bytes, at: int, bits: int) -> int:
         exponent = 0x7FF
     elif exponent > 0:
         exponent += 1023 - 127
-    elif fraction > 0:  # below the least normal single, and a normal double
+    elif fraction > 0:  # a subnormal single is a normal double
         exponent = 1023 - 126
         while fraction & 0x800000 == 0:
             fraction <<= 1
@@ -70,13 +70,13 @@ def _put_unscaled(work: Workspace, at: int, start: int, precision: int, scale: i
     out, data = work.out, work.data
     if precision > _WORD_DIGITS:
         limbs = part(work.scratch, layout.LIMBS, layout.LIMBS + 16)
-        first = unscaled_bytes(data, start, precision, scale, work.bytes_scratch, limbs)
+        first = put_unscaled_bytes(data, start, precision, scale, work.bytes_scratch, limbs)
         if first < 0:
             return first
         at = put_varint(out, at, 32 - first)
         copy(out, at, work.bytes_scratch, first, 32 - first)
         return at + 32 - first
-    value = unscaled(data, start, precision, scale)
+    value = unscaled_number(data, start, precision, scale)
     if value == WRONG_DIGITS:
         return DECIMAL_DIGITS
     rest = (value ^ (value >> 63)) >> 7
@@ -92,7 +92,7 @@ def _put_unscaled(work: Workspace, at: int, start: int, precision: int, scale: i
 
 @inline
 def _put_unsigned_word(out: Bytes, at: int, data: Bytes, start: int, width: int) -> int:
-    """As few bytes as the two's complement of an unsigned integer takes, the highest first."""
+    """Write the two's complement of an unsigned integer in as few bytes as possible, the highest byte first."""
     size = width
     while size > 1 and u8(data, start + size - 1) == 0 and u8(data, start + size - 2) < 128:
         size -= 1
@@ -109,19 +109,19 @@ def _put_unsigned_word(out: Bytes, at: int, data: Bytes, start: int, width: int)
 
 @inline
 def _put_bytes(out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int) -> int:
-    whole = max(size, padded)
-    if at + 16 + whole > room:
+    padded_size = max(size, padded)
+    if at + 16 + padded_size > room:
         return FULL
-    at = put_varint(out, at, whole)
+    at = put_varint(out, at, padded_size)
     copy(out, at, data, start, size)
-    for index in range(size, whole):
+    for index in range(size, padded_size):
         put8(out, at + index, 0)
-    return at + whole
+    return at + padded_size
 
 
 @inline
 def _put_bits(out: Bytes, at: int, data: Bytes, start: int, width: int) -> int:
-    """The bits as bytes, the lowest first."""
+    """Write the bits as bytes, the lowest byte first."""
     put8(out, at, width << 1)
     for index in range(width):
         put8(out, at + 1 + index, u8(data, start + width - 1 - index))
@@ -135,22 +135,25 @@ def _put_text(work: Workspace, at: int, room: int, start: int, size: int, kind: 
     reserved = size_of_varint(size)
     text = at + reserved
     if kind == layout.SIZED_UTF8:
-        behind = put_plain_utf8(out, text, room, data, start, end)
+        text_end = put_plain_utf8(out, text, room, data, start, end)
     elif kind == layout.SIZED_TABLE:
-        behind = put_table(out, text, room, data, start, end, work.words, a, b, 0)
+        text_end = put_table(out, text, room, data, start, end, work.words, a, b, 0)
     elif kind == layout.SIZED_UTF16:
-        behind = put_utf16(out, text, room, data, start, end, a, 0)
+        text_end = put_utf16(out, text, room, data, start, end, a, 0)
     elif kind == layout.SIZED_UTF32:
-        behind = put_utf32(out, text, room, data, start, end, 0)
+        text_end = put_utf32(out, text, room, data, start, end, 0)
     else:
         stack = part(work.scratch, layout.STACK, layout.LIMBS)
-        behind = put_json(out, text, room, data, start, end, 1, False, stack)
-    return put_length(out, at, reserved, behind) if behind >= 0 else behind
+        text_end = put_json(out, text, room, data, start, end, 1, False, stack)
+    return put_length(out, at, reserved, text_end) if text_end >= 0 else text_end
 
 
 @inline
 def _put_shape(out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, kind: int) -> int:
-    """A geometry's well-known binary and its SRID, null for 0; a point's coordinates come first."""
+    """Write a geometry's well-known binary and its SRID, which is null for 0.
+
+    Before them come a point's coordinates.
+    """
     if size < 4:
         return SHORT
     if at + 64 + size > room:
@@ -172,7 +175,7 @@ def _put_shape(out: Bytes, at: int, room: int, data: Bytes, start: int, size: in
 
 @inline
 def _put_singles(out: Bytes, at: int, room: int, data: Bytes, start: int, size: int) -> int:
-    """An array of singles: their number, they, and 0."""
+    """Write an array of single-precision numbers: their count, the numbers, and 0."""
     if size % 4 != 0:
         return VECTOR_WIDTH
     if at + 16 + size > room:
@@ -187,8 +190,9 @@ def _put_singles(out: Bytes, at: int, room: int, data: Bytes, start: int, size: 
 
 @inline
 def put_binary(work: Workspace, at: int, room: int, start: int, size: int, spec: int, kind: int) -> int:
-    """Write the value ``data[start:start + size]`` of the column at ``words[spec]``, whose ``kind`` is one of
-    `layout.BINARIES`; the new end, FULL, NULL_VALUE or a fault."""
+    """Write the value ``data[start:start + size]`` in binary; returns the new end, FULL, NULL_VALUE or a fault.
+
+    The column's spec is at ``words[spec]``; its ``kind`` is in the group `layout.BINARIES`."""
     out, data, words = work.out, work.data, work.words
     a = words[spec + layout.SPEC_A]
     b = words[spec + layout.SPEC_B]

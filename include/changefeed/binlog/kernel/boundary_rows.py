@@ -3,17 +3,17 @@
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.hop import AT, FULL, POSITION, READY, STATE_WORDS, pass_over, peek
+from changefeed.binlog.kernel.hop import AT, FULL, POSITION, READY, STATE_WORDS, peek, skip_event
 from changefeed.native.compiled import entry
 from changefeed.native.memory import Bytes, Words, i64, u8, u32
 
 ROWS = STATE_WORDS
-"""A word of the state behind those of `hop`: how many rows are written."""
+"""A word of the state after those of `hop`: the number of written rows."""
 BOUNDARY_STATE_WORDS = STATE_WORDS + 1
 
 ROW = 7
-"""Words of a row: POSITION and SECONDS, OPENS (1 where a transaction begins), its GTID's KIND, A, B and NUMBER as
-`events.gtids.Gtid` has them. Of a TAGGED one NUMBER is the address of its event, for Python."""
+"""Words of a row: position, seconds, 1 if a transaction begins there, and kind, a, b and number of its GTID as in
+`events.gtids.Gtid`. For a tagged GTID the number is the address of its event, which Python reads."""
 
 _GTID, _ANONYMOUS_GTID, _GTID_TAGGED, _MARIADB_GTID = 33, 34, 42, 162
 _STOP, _ROTATE, _PREVIOUS_GTIDS, _BINLOG_CHECKPOINT, _GTID_LIST = 3, 4, 35, 161, 163
@@ -22,7 +22,7 @@ _OF_MYSQL, _OF_MARIADB, _OF_TAG = 1, 2, 3
 
 @entry("int64(uint8[::1], int64[::1], int64[::1], int64)")
 def boundary_rows(data: Bytes, rows: Words, state: Words, checksum_size: int) -> int:
-    """Go over the events of ``data`` from state[AT] on, and write a row for each commit boundary."""
+    """Write a row for each commit boundary in ``data`` from state[AT] on; returns a code of `hop`."""
     while True:
         code = peek(data, state, checksum_size)
         if code != READY:
@@ -65,4 +65,4 @@ def boundary_rows(data: Bytes, rows: Words, state: Words, checksum_size: int) ->
                 rows[row + 3] = _OF_TAG
                 rows[row + 6] = at
             state[ROWS] += 1
-        pass_over(state, size)
+        skip_event(state, size)

@@ -1,7 +1,7 @@
-"""What only the end of a transaction says of its rows: its number in InnoDB, and which row is the last.
+"""The commit info of rows, which is known at the end of their transaction: its number in InnoDB, and the last row.
 
-Rows are written before that is read. Each leaves note of where it belongs; at the transaction's end the notes are
-completed, and when the messages are handed over, it is put in between: see `binlog.commit_infos`.
+The kernel writes rows before it reads the end of the transaction, and notes where the info belongs. At the end of the
+transaction it completes the notes. When messages are emitted, the info is inserted: see `binlog.commit_infos`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from changefeed.native.span import length
 
 NO_XID = -1
 MOST_BYTES, MOST_MESSAGES = 64 << 20, 1 << 18
-"""Of a transaction's messages, from its first row with such a note to its end: nothing is said of larger ones."""
+"""The limits for the messages of a transaction from its first note to its end. Larger transactions get no info."""
 LONGEST = 64
-"""Bytes that are put in between, at most."""
+"""The most bytes that are inserted for a note."""
 TEXTS: Bytes = np.frombuffer(b',"xid":,"xoffset":,"commit":true', np.uint8).copy()
 _XID, _OFFSET, _COMMIT = (0, 7), (7, 11), (18, 14)
-"""Where each of them begins, and how long it is."""
+"""Offset and size of each text in TEXTS."""
 
 
 @inline
 def leave_room(work: Workspace, at: int, offsets: int) -> None:
-    """Take note that the message at hand wants to know of its transaction's end, at ``at``; not where nobody will."""
+    """Note that the commit info of the current message belongs at ``at``.
+
+    Does nothing if there is no room for notes.
+    """
     state, infos = work.state, work.commit_infos
     info = state[layout.COMMIT_INFOS] * layout.COMMIT_INFO
     if info + layout.COMMIT_INFO > length(infos):
@@ -40,10 +43,10 @@ def leave_room(work: Workspace, at: int, offsets: int) -> None:
 
 
 @inline
-def settle(work: Workspace, xid: int) -> None:
-    """Complete the notes of the transaction that ends here; ``xid`` is NO_XID where it ends with a COMMIT statement."""
+def complete_notes(work: Workspace, xid: int) -> None:
+    """Complete the notes of the transaction that ends here; ``xid`` is NO_XID if it ends with a COMMIT statement."""
     state, infos = work.state, work.commit_infos
-    first, last = state[layout.SETTLED], state[layout.COMMIT_INFOS]
+    first, last = state[layout.RESOLVED], state[layout.COMMIT_INFOS]
     if first == last:
         return
     begin = first * layout.COMMIT_INFO
@@ -61,9 +64,9 @@ def settle(work: Workspace, xid: int) -> None:
 def fill(
     messages: int, notes: int, data: Bytes, ends: Ends, infos: Words, texts: Bytes, filled: Bytes, filled_ends: Ends
 ) -> int:
-    """Copy ``messages`` to ``filled``, with what the first ``notes`` of ``infos`` say put in between.
+    """Copy ``messages`` to ``filled``, and insert the first ``notes`` of ``infos``; returns the size of the copy.
 
-    Returns how many bytes they have then. ``filled`` has room for LONGEST more for each note, ``texts`` are TEXTS.
+    ``filled`` must have room for LONGEST more bytes for each note; ``texts`` is TEXTS.
     """
     done = at = note = 0
     for message in range(messages):

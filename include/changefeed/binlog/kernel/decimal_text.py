@@ -1,4 +1,4 @@
-"""DECIMAL from a server's text to the packed groups of a row image: what `decimals` reads, written."""
+"""Converts a server's text of a DECIMAL to the packed groups of a row image, which `decimals` reads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from changefeed.native.compiled import inline
 from changefeed.native.memory import Bytes, put8, u8
 
 _SIZES = np.array([decimal_size(digits, 0) for digits in range(10)], np.int64)
-"""Bytes of a group of so many digits."""
+"""The size of a group in bytes, by its number of digits."""
 
 _MINUS, _POINT = 45, 46
 
 
 @inline
 def _digit(data: Bytes, at: int, start: int, end: int) -> int:
-    """The digit at ``at``; 0 outside of ``data[start:end]``, -1 for what is no digit."""
+    """The digit at ``at``; 0 outside of ``data[start:end]``, -1 for another character."""
     if at < start or at >= end:
         return 0
     digit = u8(data, at) - 48
@@ -26,8 +26,9 @@ def _digit(data: Bytes, at: int, start: int, end: int) -> int:
 
 @inline
 def _put_groups(out: Bytes, at: int, data: Bytes, here: int, count: int, first: int, start: int, end: int) -> int:
-    """Write ``count`` digits from ``here`` on, ``first`` of them in the first group (0: nine), as far as they stand in
-    ``data[start:end]`` and else as zeros."""
+    """Write ``count`` digits from ``here`` on as groups; the first group has ``first`` digits (0: nine).
+
+    Digits outside of ``data[start:end]`` are zeros."""
     group = first if first > 0 else 9
     while count > 0:
         group = min(group, count)
@@ -57,12 +58,12 @@ def put_decimal_image(out: Bytes, at: int, data: Bytes, start: int, end: int, pr
     point = start
     while point < end and u8(data, point) != _POINT:
         point += 1
-    whole = precision - scale
+    integer_digits = precision - scale
     while start < point and u8(data, start) == 48:
         start += 1
-    if point - start > whole or end - point - 1 > scale:
+    if point - start > integer_digits or end - point - 1 > scale:
         return DECIMAL_DIGITS
-    at = _put_groups(out, at, data, point - whole, whole, whole % 9, start, point)
+    at = _put_groups(out, at, data, point - integer_digits, integer_digits, integer_digits % 9, start, point)
     if at < 0:
         return at
     at = _put_groups(out, at, data, point + 1, scale, 0, point + 1, end)

@@ -1,8 +1,8 @@
-"""DECIMAL: packed groups of nine digits.
+"""Writes DECIMAL values, which are packed in groups of nine digits.
 
-Wire layout: the integer part's digits and then the fraction's, each in groups of nine counted from the point, a
-group in four bytes big-endian, a shorter group in as few bytes as it needs; the first bit is inverted, and for a
-negative number all bits are.
+Wire layout: the digits of the integer part, then those of the fraction, each in groups of nine counted from the point.
+A group has four bytes, big-endian; a shorter group has as few bytes as it needs. The first bit is inverted. In a
+negative number all bits are then inverted.
 
 Source: https://dev.mysql.com/doc/refman/9.7/en/precision-math-decimal-characteristics.html, `decimal2bin`.
 """
@@ -21,13 +21,13 @@ _BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _LIMITS = np.array([10**n for n in range(10)], np.int64)
 
 WRONG_DIGITS = -(1 << 62)
-"""What `unscaled` returns for no number."""
+"""What `unscaled_number` returns if a group has more digits than it can have."""
 
 
 def decimal_size(precision: int, scale: int) -> int:
-    """Bytes of a DECIMAL(precision, scale)."""
-    whole = precision - scale
-    return whole // 9 * 4 + int(_BYTES[whole % 9]) + scale // 9 * 4 + int(_BYTES[scale % 9])
+    """The size of a DECIMAL(precision, scale), in bytes."""
+    integer_digits = precision - scale
+    return integer_digits // 9 * 4 + int(_BYTES[integer_digits % 9]) + scale // 9 * 4 + int(_BYTES[scale % 9])
 
 
 @inline
@@ -40,16 +40,19 @@ def _group(data: Bytes, at: int, width: int, mask: int, flip: int) -> int:
 
 @inline
 def put_decimal(out: Bytes, at: int, data: Bytes, start: int, precision: int, scale: int) -> int:
-    """Write the number's text: its digits, and at most three bytes more. The caller has checked the value's size."""
+    """Write the number as text: its digits and at most three more bytes.
+
+    The caller must check the value's size before.
+    """
     mask = 0 if u8(data, start) & 0x80 else 0xFF
     if mask:
         put8(out, at, 45)
         at += 1
-    whole = precision - scale
+    integer_digits = precision - scale
     flip = 0x80
     begun = False
-    digits = whole % 9
-    while whole > 0:
+    digits = integer_digits % 9
+    while integer_digits > 0:
         if digits == 0:
             digits = 9
         width = _BYTES[digits]
@@ -58,7 +61,7 @@ def put_decimal(out: Bytes, at: int, data: Bytes, start: int, precision: int, sc
             return DECIMAL_DIGITS
         flip = 0
         start += width
-        whole -= digits
+        integer_digits -= digits
         if begun:
             at = put_padded(out, at, value, digits)
         elif value > 0:
@@ -88,14 +91,14 @@ def put_decimal(out: Bytes, at: int, data: Bytes, start: int, precision: int, sc
 def put_decimal_bytes(
     out: Bytes, at: int, data: Bytes, start: int, precision: int, scale: int, scratch: Bytes, limbs: Words
 ) -> int:
-    """Write Connect's Decimal: the unscaled number as `unscaled_bytes`, in base64."""
-    first = unscaled_bytes(data, start, precision, scale, scratch, limbs)
+    """Write a Decimal of Kafka Connect: the bytes of `put_unscaled_bytes` in base64."""
+    first = put_unscaled_bytes(data, start, precision, scale, scratch, limbs)
     return put_base64(out, at, scratch, first, 32) if first >= 0 else first
 
 
 @inline
-def unscaled(data: Bytes, start: int, precision: int, scale: int) -> int:
-    """The number of up to 18 digits without its point; WRONG_DIGITS where it has more than its type."""
+def unscaled_number(data: Bytes, start: int, precision: int, scale: int) -> int:
+    """A number of up to 18 digits without its point; WRONG_DIGITS if a group has too many digits."""
     mask = 0 if u8(data, start) & 0x80 else 0xFF
     flip = 0x80
     value = 0
@@ -118,9 +121,10 @@ def unscaled(data: Bytes, start: int, precision: int, scale: int) -> int:
 
 
 @inline
-def unscaled_bytes(data: Bytes, start: int, precision: int, scale: int, scratch: Bytes, limbs: Words) -> int:
-    """Put the unscaled number's two's complement, big-endian and minimal, at the end of ``scratch[:32]``; its begin, or
-    a fault.
+def put_unscaled_bytes(data: Bytes, start: int, precision: int, scale: int, scratch: Bytes, limbs: Words) -> int:
+    """Write the two's complement of the unscaled number to the end of ``scratch[:32]``; returns its begin, or a fault.
+
+    The bytes are big-endian, and as few as possible.
 
     Source: `org.apache.kafka.connect.data.Decimal.fromLogical`, `java.math.BigInteger.toByteArray`.
     """

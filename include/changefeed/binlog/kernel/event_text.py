@@ -1,4 +1,4 @@
-"""Texts that stand twice: in quotes, and behind that counted, as a binary notation has them."""
+"""Writes texts that are stored twice: in quotes, and then, for a binary notation, after their length."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from changefeed.native.memory import STEP, Bytes, copy, copy_short
 def put_text(
     work: Workspace, at: int, room: int, texts: Bytes, begin: int, size_at: int, counted: bool, absent: int, length: int
 ) -> int:
-    """Write the text at ``texts[begin]``, or the counted one behind it; where there is none, the literal ``absent`` of
-    ``length``. ``size_at`` is where the state has the first one's size. The new end, or FULL."""
+    """Write the text at ``texts[begin]``; returns the new end, or FULL.
+
+    With ``counted`` the text for a binary notation, which is stored after the quoted text, is written instead. If there
+    is no text, the literal of size ``length`` at ``absent`` is written. ``size_at`` is the state word with the size of
+    the quoted text."""
     state = work.state
     size = state[size_at]
     if size == 0:

@@ -1,4 +1,4 @@
-"""What a kernel may refuse bytes for: negative codes, and the message of each."""
+"""The faults of a kernel: negative codes, and the message of each."""
 
 # kernels read this file
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from changefeed.native import memory
 
 FULL = memory.FULL
-"""Not a fault: the buffer has no room; grow it and run again."""
+"""Not a fault: the buffer has no room. The caller grows it and runs the kernel again."""
 SHORT = -2
 JSON_OFFSET = -3
 JSON_TYPE = -4
@@ -28,7 +28,7 @@ MISSING_COLUMN = -25
 NULL_COLUMN = -26
 TEMPORAL_FORM = -27
 NULL_VALUE = -21
-"""Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
+"""Not a fault: the column's form cannot express the value, so the column is written as if it were NULL."""
 
 TEXTS = {
     SHORT: "a value runs past the end of its event",
@@ -45,12 +45,12 @@ TEXTS = {
     NO_TABLE_MAP: "a rows event names a table that no TABLE_MAP of its statement introduced",
     COLUMN_COUNT: "a rows event has another number of columns than its TABLE_MAP",
     ROW_BYTES: "a rows event ends inside a row",
-    PAST_END: "an event reaches past the end of what was to be read",
-    VECTOR_WIDTH: "a VECTOR's bytes are no whole number of 4-byte floats",
+    PAST_END: "an event reaches past the end of the slice",
+    VECTOR_WIDTH: "a VECTOR's size is not a multiple of 4 bytes",
     MISSING_COLUMN: "a row image does not hold all columns, and the pipeline's format cannot leave one out: set "
     "binlog_row_image = FULL, or write a format that is JSON",
     NULL_COLUMN: "a column is NULL that its table does not allow to be, and the pipeline's format has no NULL for it",
-    RESULT_ROW: "a row that the server sent does not have the columns that it announced",
+    RESULT_ROW: "a row that the server sent does not have the columns that the server announced",
     FILTER_ABSENT: "a row was logged without a column that the pipeline's `rows` compares: binlog_row_image was not "
     "FULL. SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect); what was logged so "
     "already can be published only by another condition, or by none",

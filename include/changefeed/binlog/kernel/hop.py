@@ -1,6 +1,6 @@
-"""Hops over events, from header to header: all that a scout of a binlog needs, and nothing is decoded.
+"""Reads event headers for the scout, and decodes no rows.
 
-One call goes on until the bytes end or Python is needed: where a cut is due, and for an event that only Python reads.
+One call continues until the bytes end or Python is needed: for a cut, or for an event that only Python reads.
 """
 
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
@@ -11,22 +11,33 @@ from changefeed.native.compiled import entry, inline
 from changefeed.native.memory import Bytes, Words, copy, u8, u16, u32
 
 AT, FILLED, POSITION, END, EVENTS, CUT_AT, OPENED, CUTTABLE, OPENING_SIZE, THREAD = range(10)
-"""Words of the state: address of the next event, bytes that are there; the event's position in its file, and the
-position at which all ends; events so far; the position from which on a cut is due; whether a transaction was opened,
-and whether a slice may begin behind a statement in it; the size of the event that opened it; and the connection that
-made it."""
+"""Words of the state:
+
+- AT: address of the next event in the input; FILLED: size of the input;
+- POSITION: position of the next event in its file; END: position at which the range ends;
+- EVENTS: number of events; CUT_AT: the position from which on a cut is due;
+- OPENED: whether a transaction is open; CUTTABLE: whether a slice may begin after a statement in it;
+- OPENING_SIZE: size of the event that opened it; THREAD: the connection that executed it.
+"""
 STATE_WORDS = 10
 
 MORE, LOOK, CUT, CUT_INSIDE, DONE, READY, FULL = range(7)
-"""What kernels that go over events return: the bytes end inside an event; Python is to look at the next event; a cut is
-due before the next event, where a transaction begins; or it is inside one, behind a statement's end; or all is done.
-READY is `peek`'s: the next event is there, and the kernel's to read. FULL: what a kernel writes has no more room."""
+"""The codes of kernels that read event headers:
+
+- MORE: the bytes end inside an event;
+- LOOK: Python has to read the next event;
+- CUT: a cut is due before the next event, which begins a transaction;
+- CUT_INSIDE: a cut is due after a statement;
+- DONE: the end is reached;
+- READY, only from `peek`: the kernel can read the next event;
+- FULL: the kernel's output has no more room.
+"""
 
 LARGEST_OPENING = 1024
-"""Bytes of an event that opens a transaction; servers write less than 300."""
+"""The most bytes of an event that opens a transaction; servers write less than 300."""
 
-MOST_MADE_UP = 4096
-"""Bytes of an event that a server makes up, as it does the FORMAT_DESCRIPTION before a range further on."""
+LARGEST_ARTIFICIAL = 4096
+"""The most bytes of an artificial event, such as the FORMAT_DESCRIPTION before a later range."""
 
 _QUERY, _FORMAT_DESCRIPTION, _XID, _HEARTBEAT, _HEARTBEAT_V2, _XA_PREPARE, _PARTIAL_UPDATE = 2, 15, 16, 27, 41, 38, 39
 _GTID, _ANONYMOUS_GTID, _GTID_TAGGED, _MARIADB_GTID, _MARIADB_QUERY_COMPRESSED = 33, 34, 42, 162, 165
@@ -43,11 +54,11 @@ def is_rows(kind: int) -> bool:
 
 @inline
 def _take_query(data: Bytes, body: int, end: int, state: Words) -> int:
-    """Take BEGIN and COMMIT; LOOK for another statement."""
+    """Process BEGIN and COMMIT; returns LOOK for any other statement."""
     step = framing_query(data, body, end)
     if step == BEGIN:
         if state[OPENED] == 0 and state[POSITION] >= state[CUT_AT]:
-            return CUT  # a server too old to write a GTID event before each transaction
+            return CUT  # an old server: it writes no GTID event before each transaction
         state[CUTTABLE] = 1
         state[THREAD] = u32(data, body)
         return MORE
@@ -60,16 +71,16 @@ def _take_query(data: Bytes, body: int, end: int, state: Words) -> int:
 
 @inline
 def peek(data: Bytes, state: Words, checksum_size: int) -> int:
-    """Whether the next event can be read: READY, MORE, LOOK or DONE.
+    """The code for the next event: READY if the kernel can read it, else MORE, LOOK or DONE.
 
-    A size that no event can have is Python's to refuse.
+    The code is LOOK for a size that no event can have; Python reports the damage.
     """
     at = state[AT]
     left = state[FILLED] - at
     if left < 19:
         return MORE
     size = u32(data, at + 9)
-    if size < 19 + checksum_size or size > max(state[END] - state[POSITION], MOST_MADE_UP):
+    if size < 19 + checksum_size or size > max(state[END] - state[POSITION], LARGEST_ARTIFICIAL):
         return LOOK
     if size > left:
         return MORE
@@ -85,8 +96,8 @@ def peek(data: Bytes, state: Words, checksum_size: int) -> int:
 
 
 @inline
-def pass_over(state: Words, size: int) -> None:
-    """Go on behind an event of ``size`` bytes."""
+def skip_event(state: Words, size: int) -> None:
+    """Go to the event after one of ``size`` bytes."""
     state[AT] += size
     state[POSITION] += size
     state[EVENTS] += 1
@@ -94,9 +105,9 @@ def pass_over(state: Words, size: int) -> None:
 
 @entry("int64(uint8[::1], uint8[::1], int64[::1], int64)")
 def hop(data: Bytes, opening: Bytes, state: Words, checksum_size: int) -> int:
-    """Hop over the events of ``data`` from state[AT] on, to the first that returns something else than MORE.
+    """Read the event headers in ``data`` from state[AT] on until Python or more input is needed; returns the code.
 
-    An event that opens a transaction is copied to ``opening``, of LARGEST_OPENING bytes.
+    An event that opens a transaction is copied to ``opening``, which has LARGEST_OPENING bytes.
     """
     while True:
         code = peek(data, state, checksum_size)
@@ -130,6 +141,6 @@ def hop(data: Bytes, opening: Bytes, state: Words, checksum_size: int) -> int:
             if size < 19 + 8:
                 return LOOK
             inside = state[CUTTABLE] == 1 and u8(data, body + 6) & _STATEMENT_END != 0
-        pass_over(state, size)
+        skip_event(state, size)
         if inside and state[POSITION] >= state[CUT_AT]:
             return CUT_INSIDE

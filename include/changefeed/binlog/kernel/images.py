@@ -1,4 +1,4 @@
-"""Row images of a rows event: the addresses of their values, and how two of them differ."""
+"""Reads the row images of a rows event: the addresses of their values, and the differences between two images."""
 
 # ruff: noqa: SIM110 - numba compiles loops, and no generators
 from __future__ import annotations
@@ -12,7 +12,7 @@ from changefeed.native.memory import Bytes, Words, little_endian, u8
 
 @inline
 def count_bits(data: Bytes, at: int, bits: int) -> int:
-    """How many of the first ``bits`` bits are set."""
+    """The number of set bits among the first ``bits``."""
     count = 0
     for index in range(bits):
         count += (u8(data, at + (index >> 3)) >> (index & 7)) & 1
@@ -31,10 +31,10 @@ def read_image(
     specs: int,
     image: int,
 ) -> int:
-    """Note the addresses of the values of the image at ``at``; returns its end, or a fault.
+    """Store the addresses of the values of the image at ``at``; returns the image's end, or a fault.
 
     ``present`` is the address of the event's bitmap of columns, ``values`` the number of bits set in it. An image: a
-    bit for each present column (1: NULL), then the values of the others.
+    bit for each present column (1: NULL), then the values that are not NULL.
     """
     data, words, scratch = work.data, work.words, work.scratch
     nulls = at
@@ -79,7 +79,7 @@ def holds_key(data: Bytes, present: int, columns: int, words: Words, key_columns
 
 @inline
 def complete_image(columns: int, scratch: Words) -> None:
-    """Give the after image what it leaves out: a column that is only in the before image did not change."""
+    """Add to the after image the columns that only the before image has: they did not change."""
     for column in range(columns):
         if scratch[layout.IMAGE + column] == layout.ABSENT:
             scratch[layout.IMAGE + column] = scratch[column]
@@ -88,7 +88,7 @@ def complete_image(columns: int, scratch: Words) -> None:
 
 @inline
 def differs(data: Bytes, scratch: Words, column: int) -> bool:
-    """Whether a column has other bytes in the after image, which may not hold it."""
+    """Whether a column has other bytes in the after image; False if that image does not have it."""
     before = scratch[column]
     after = scratch[layout.IMAGE + column]
     if before < 0 or after < 0:

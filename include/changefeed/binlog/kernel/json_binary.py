@@ -1,12 +1,14 @@
-"""MySQL's binary JSON as text.
+"""Writes MySQL's binary JSON as text.
 
-Wire layout: a type byte, then the value. An object or array holds its element count and its size (2 bytes each, 4 in
-the large form), then key entries (offset, 2-byte length), then value entries (type, offset or the value itself where
-it fits), then keys and values; offsets count from the object's own begin. Strings and opaque values have a length of
-7-bit groups.
+Wire layout: a type byte, then the value.
 
-Text is compact, numbers as the server writes them. DECIMAL is a number; DATE, TIME, DATETIME are strings of the
-server's spelling; other opaque values are `base64:typeN:...` strings, as in the server's own text.
+- An object or array: element count and size (2 bytes each, 4 in the large form); in an object a key entry for each key
+  (offset, 2-byte length); value entries (type, and the offset of the value, or the value itself if it fits); then keys
+  and values. Offsets count from the begin of the object or array.
+- Strings and opaque values: a length in 7-bit groups, then the bytes.
+
+The text has no spaces. Numbers are as the server writes them, and DECIMAL is a number. DATE, TIME, DATETIME are strings
+in the server's format. Other opaque values are `base64:typeN:...` strings, as in the server's own text.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/json__binary_8h.html
 """
@@ -27,7 +29,7 @@ from changefeed.native.numbers import put_float64, put_number, put_signed, put_u
 _DEPTH = 128
 _FRAME = 6
 STACK_WORDS = _DEPTH * _FRAME
-"""Size of the array that `put_json` keeps its open containers in."""
+"""Size, in words, of the array in which `put_json` stores the open containers."""
 
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = (
     4,
@@ -42,7 +44,7 @@ _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING, _
     15,
 )
 _MOST_DIGITS = 81
-"""Of a DECIMAL in a document: what a server's `decimal_t` has room for. Those of columns have 65 at most."""
+"""The most digits of a DECIMAL in a document: the room in a server's `decimal_t`. DECIMAL columns have at most 65."""
 _NEWDECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
 
 
@@ -57,7 +59,7 @@ def _put_quote(out: Bytes, at: int, level: int) -> int:
 
 @inline
 def _length_of(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A length of 7-bit groups, and where what it counts begins; (-1, at) when it is broken or runs past ``end``."""
+    """A length in 7-bit groups, and the address after it; (-1, at) if the length is invalid or leads beyond ``end``."""
     length = 0
     for index in range(5):
         if at >= end:
@@ -72,7 +74,7 @@ def _length_of(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @inline
 def _put_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
-    """An opaque date or time: 40 bits of fields, 24 of microseconds."""
+    """Write an opaque date or time: 40 bits of fields, 24 bits of microseconds."""
     if packed < 0:
         packed = -packed
         if kind == _TIME:
@@ -93,7 +95,7 @@ def _put_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
 
 @inline
 def _put_document_text(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int) -> int:
-    """A whole document as text: see `json_text`."""
+    """Write a complete document that is stored as text: see `json_text`."""
     if level == 2:
         return put_utf8(out, at, room, data, start, end, 1)
     if at + end - start > room:
@@ -121,8 +123,8 @@ def _put_opaque(out: Bytes, at: int, room: int, data: Bytes, start: int, end: in
         scale = u8(data, start + 1)
         if precision == 0 or precision > _MOST_DIGITS or scale > precision:
             return DECIMAL_DIGITS
-        whole = precision - scale
-        size = whole // 9 * 4 + (whole % 9 + 1) // 2 + scale // 9 * 4 + (scale % 9 + 1) // 2
+        integer_digits = precision - scale
+        size = integer_digits // 9 * 4 + (integer_digits % 9 + 1) // 2 + scale // 9 * 4 + (scale % 9 + 1) // 2
         if length < 2 + size:
             return JSON_OFFSET
         return put_decimal(out, at, data, start + 2, precision, scale)
@@ -159,7 +161,7 @@ def _put_literal(out: Bytes, at: int, value: int) -> int:
 
 @inline
 def _put_scalar(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, kind: int, level: int) -> int:
-    """A value that is no container, at ``start``."""
+    """Write the value at ``start``, which is not an object or an array."""
     if at + 64 > room:
         return FULL
     left = end - start
@@ -204,7 +206,7 @@ def put_json(
 ) -> int:
     """Write the document ``data[start:end]``; an empty document is JSON null.
 
-    ``level`` as in `text`; ``inside`` when the document is inside a JSON string, whose quotes are written too.
+    ``level`` is as in `text`. With ``inside`` the document is written as a JSON string, with its quotes.
     """
     if at + 64 > room:
         return FULL
@@ -212,7 +214,7 @@ def put_json(
         put8(out, at, 34)
         at += 1
     if start >= end:
-        at = _put_literal(out, at, 0)  # what an UPDATE IGNORE or a strange default can leave
+        at = _put_literal(out, at, 0)  # an UPDATE IGNORE or a default can store an empty document
     else:
         at = _put_value(out, at, room, data, start + 1, end, u8(data, start), level, stack)
     if at < 0:
@@ -227,7 +229,7 @@ def put_json(
 
 @inline
 def _open(data: Bytes, start: int, end: int, kind: int, stack: Words, frame: int) -> int:
-    """Check a container's header and push it; 0 or a fault."""
+    """Check the header of an object or array, and push it onto ``stack``; returns 0 or a fault."""
     wide = 4 if kind & 1 else 2
     if end - start < 2 * wide:
         return JSON_OFFSET
@@ -253,8 +255,8 @@ def _put_value(
     if kind > 3:
         return _put_scalar(out, at, room, data, start, end, kind, level)
     depth = 0
-    # A document visits each of its values once, and each takes 3 bytes at least. One whose offsets lead to the same
-    # value again and again could otherwise grow without end.
+    # The most values of a document, each of which has at least 3 bytes. Without this limit, a damaged document whose
+    # offsets lead to the same value repeatedly could have text without end.
     budget = (end - start) // 3 + 1
     fault = _open(data, start, end, kind, stack, 0)
     if fault < 0:

@@ -1,9 +1,11 @@
-"""JSON documents from a server's text to a row image, in which `json_binary` reads them: so all styles and masks hold.
+"""Converts a server's text of a JSON document to a row image for `json_binary`, so that all styles and masks apply.
 
-The image is a scalar that no server writes: an opaque value of type JSON, which is the document's text as `json_binary`
-spells documents. So it has no spaces between its parts, and doubles are spelled as everywhere in messages (1e-6 and
-1e+300, where the server has 0.000001 and 1e300). The server's text does not tell a DECIMAL of less than 0.00001 from
-a double: both are spelled as a double.
+The image is a scalar that no server writes: an opaque value of type JSON. Its value is the text that `json_binary`
+would write for the document:
+
+- There are no spaces between the parts.
+- Doubles have the format of all messages: 1e-6 and 1e+300 instead of the server's 0.000001 and 1e300.
+- In the server's text a DECIMAL of less than 0.00001 looks like a double, so it is written as a double.
 """
 
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
@@ -15,13 +17,13 @@ from changefeed.native.numbers import put_shortest
 
 OPAQUE = 15
 DOCUMENT_TEXT = 245
-"""Type of an opaque value that is a document's text."""
+"""The type of an opaque value that is the text of a document."""
 _HEADER = 11
 """Bytes before the text: a length of 4, the opaque scalar's type, its own type, and a length of five 7-bit groups."""
 
 _QUOTE, _SPACE, _BACKSLASH, _MINUS, _POINT, _E = 34, 32, 92, 45, 46, 101
 _DOUBLE_DIGITS = 17
-"""No double's shortest form has more."""
+"""The most digits in the shortest form of a double."""
 
 
 @inline
@@ -36,7 +38,7 @@ def _end_of_number(data: Bytes, start: int, end: int) -> int:
 
 @inline
 def _put_number(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Write the number ``data[start:end]``: a double in the spelling of messages, any other as it is."""
+    """Write the number ``data[start:end]``: a double in the format of messages, any other number unchanged."""
     here = start
     if u8(data, here) == _MINUS:
         here += 1
@@ -86,9 +88,9 @@ def _put_number(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 @inline
 def put_json_image(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Write the image of the document ``data[start:end]``; its end.
+    """Write the image of the document ``data[start:end]``; returns the image's end.
 
-    It takes up to four times the text's bytes, and some: `1e15` becomes `1000000000000000.0`.
+    The image has at most a few more bytes than four times the text: `1e15` becomes `1000000000000000.0`.
     """
     begin = at
     at += _HEADER

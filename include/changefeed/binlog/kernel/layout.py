@@ -1,4 +1,4 @@
-"""The numbers that Python and the kernel share: column kinds, ops, and the indexes of fields in their arrays."""
+"""The numbers that Python and the kernel share: kinds of columns, ops, and indexes of fields in their arrays."""
 
 # kernels read this file
 from __future__ import annotations
@@ -12,16 +12,16 @@ SPEC_PREFIX = 1
 SPEC_KIND = 2
 SPEC_A, SPEC_B, SPEC_C, SPEC_D = 3, 4, 5, 6
 SPEC_STEPS = 7
-"""Address of what is done behind a value: STEPS words; -1 for nothing."""
+"""Address of the steps after a value: STEPS words; -1 for none."""
 SPEC_VALUE, SPEC_NULL, SPEC_MISSING = 8, 10, 12
-"""Address and size of the literal before a value, of the one for NULL, and of the one for a column that the image does
-not hold. Each begins with the separator; a size of 0 for either of the last two leaves the column out."""
+"""Address and size of three literals: before a value, for NULL, and for a column that the image does not have.
+Each begins with the separator. If the literal for NULL or for a missing column has size 0, the column is omitted."""
 
 # --- kinds of columns: how a value becomes text
-# A kind is a number within its group, and `values.put_value` asks for the group first, as the kinds of one share a
-# function that writes them. Groups are larger than every other number here.
+# A kind is the sum of its group and a number. `values.put_value` first branches by the group, because one function
+# writes all kinds of a group. Groups are larger than all other numbers here.
 GROUP = -1 << 16
-"""What of a kind is its group."""
+"""The mask of a kind's group."""
 
 NUMBERS = 1 << 16
 SIGNED = NUMBERS + 1
@@ -33,11 +33,11 @@ FLOAT = NUMBERS + 6
 DOUBLE = NUMBERS + 7
 """a: 1 and the decimals of DOUBLE(M,D), 0 for DOUBLE."""
 UNSIGNED_BYTES = NUMBERS + 8
-"""As DECIMAL_BYTES: the two's complement of an unsigned number in base64."""
+"""The two's complement of an unsigned number in base64, as in DECIMAL_BYTES."""
 BIT_FLAG = NUMBERS + 9
 """true or false."""
 BIT_BYTES = NUMBERS + 10
-"""The bits as bytes in base64, the lowest first."""
+"""The bits as bytes in base64, the lowest byte first."""
 
 DECIMALS = 2 << 16
 DECIMAL_TEXT = DECIMALS + 1
@@ -53,14 +53,14 @@ TIME_OLD = TEMPORALS + 5
 DATETIME_OLD = TEMPORALS + 6
 TIMESTAMP_OLD = TEMPORALS + 7
 
-# how one is written, their d: as text, and from EPOCH on as a number
+# SPEC_D of a date or time: how the value is written, up to OFFSET as text, from EPOCH on as a number
 ISO, SQL, PARTS, ZONED, OFFSET, EPOCH, VARINT, NANOS, OF_DAY = 0, 1, 2, 3, 4, 5, 6, 7, 8
 STRICT = 16
-"""Added where the column has no NULL: what cannot be written so is a fault, and not written as if it were NULL."""
+"""Added if the column is NOT NULL: a value that this form cannot express is a fault instead of NULL."""
 
 STRINGS = 4 << 16
 UTF8 = STRINGS + 1
-"""a: 1 where nobody knows whether it is text or bytes; b: the kind that what is not UTF-8 is written as."""
+"""a: 1 if it is unknown whether the column is text or bytes; b: then the kind for values that are not UTF-8."""
 CODE_TABLE = STRINGS + 2
 UTF16 = STRINGS + 3
 UTF32 = STRINGS + 4
@@ -82,25 +82,27 @@ UUID = OTHERS + 4
 INET4 = OTHERS + 5
 INET6 = OTHERS + 6
 CONSTANT = OTHERS + 7
-"""A masked column: address and size of the literal that stands for each value."""
+"""A masked column: address and size of the literal that replaces each value."""
 GEOMETRY_STRUCT = OTHERS + 8
 """a: 1 for a point, whose coordinates come first."""
 
 BINARIES = 7 << 16
-"""Values that are no text: see `binary`. `values` tells them, and those with SIZED, by being larger."""
+"""Values that are not text: see `binary`. `values` recognizes these kinds, and kinds with SIZED, by their number: all
+other kinds are less than BINARIES."""
 LONG = BINARIES + 1
-"""a: bytes of the integer; b: 1 where it has a sign."""
+"""a: size of the integer in bytes; b: 1 if it has a sign."""
 LONG_YEAR = BINARIES + 2
 LONG_TIME = BINARIES + 3
-"""a, b: as of a date or time; c: its kind."""
+"""a, b: as in the kind of a date or time; c: that kind."""
 FLAG = BINARIES + 4
 COPY = BINARIES + 5
-"""a: bytes, which are written as they are."""
+"""The bytes of the value, unchanged. a: their number."""
 WIDE_FLOAT = BINARIES + 6
 UNSCALED = BINARIES + 7
-"""A DECIMAL's number without its point; a, b: its precision and scale. UNSIGNED_WORD: so an integer of a bytes."""
+"""A DECIMAL's number without its point; a, b: its precision and scale. UNSIGNED_WORD, below, is the same for an
+unsigned integer; a: its size in bytes."""
 SIZED_BYTES = BINARIES + 8
-"""a: bytes that it is padded to."""
+"""a: the size in bytes to which the value is padded."""
 SIZED_BITS = BINARIES + 9
 SIZED_UTF8 = BINARIES + 10
 SIZED_TABLE = BINARIES + 11
@@ -112,39 +114,40 @@ SHAPE_POINT = BINARIES + 16
 SINGLES, UNSIGNED_WORD = BINARIES + 17, BINARIES + 18
 WRITTEN = BINARIES + 19
 ROUNDED = BINARIES + 20
-"""A DOUBLE(M,D); a: 1 and its decimals."""
-"""A value that is written already, in text or binary: its bytes are copied."""
+"""WRITTEN: a value that is encoded already, as text or binary: its bytes are copied. ROUNDED: a DOUBLE(M,D); a: 1 and
+its decimals."""
 
 SIZED = 1 << 24
-"""Added to a kind that writes a JSON string without escapes: the same text, with its length before it."""
+"""Added to a kind that writes a JSON string without escapes: the text comes after its length instead of in quotes."""
 
-# --- behind a value, STEPS words: a mask's kind and its three parameters, address and size of the literal that ends it,
-# and 1 where what the mask makes is to stand behind its length, instead of in quotes
+# --- steps after a value, STEPS words: the kind of the mask and its three parameters; address and size of the literal
+# after the value; 1 if the masked text comes after its length instead of in quotes
 STEPS_LITERAL = 4
 STEPS_SIZED = 6
 STEPS = 7
 MASK_NONE = 0
 MASK_FIRST = 1
-"""Number of characters that are kept."""
+"""Keeps the first characters. Parameter: their number."""
 MASK_SHA256 = 2
-"""Address and size of what is hashed before the text: the salt."""
+"""Parameters: address and size of the salt, which is hashed before the text."""
 MASK_HMAC_SHA256 = 3
-"""As MASK_SHA256, of the key's inner block; then the address of its outer block."""
+"""Parameters: address and size of the key's inner block, and the address of its outer block."""
 
-# --- ops of row changes, by which a table's value programs and a counter's counts are numbered
+# --- ops of row changes; they number the value programs of a table and the counts of a counter
 CREATE, UPDATE, DELETE, READ = 0, 1, 2, 3
 OPS = 4
 COUNTS = 2 * OPS
-"""Words of a counter: published rows by op, and those that the filter left out."""
+"""Words of a counter: published rows by op, then filtered rows by op."""
 NO_VALUE = OPS
-"""In an op's stead: the message is a tombstone."""
+"""Instead of an op: the message is a tombstone."""
 KEY_CHANGE = 4
 """An update of the primary key; the other kinds of changes have the numbers of their ops."""
 CHANGES = 5
 
-# --- the messages that a kind of change becomes, MADE words: their number, then for each its step, op, key's image, and
-# the address of its headers: their number and the program that writes them; -1 for none
-MADE = 13
+# --- the messages of a kind of change, CHANGE_WORDS words: their number, then for each message four words: step, op,
+# the image of the key, and the address of its headers (their number and the program that writes them; -1 for no
+# headers)
+CHANGE_WORDS = 13
 
 # --- a table's header
 TABLE_COLUMNS = 0
@@ -153,110 +156,119 @@ TABLE_CAPTURED = 2
 TABLE_KEY = 3
 """Address of the key's program; -1 for messages without a key."""
 TABLE_VALUES = 4
-"""Addresses of the programs of the values of c, u, d, r: OPS words."""
+"""Addresses of the programs that write the values of the ops c, u, d, r: OPS words."""
 TABLE_GROUP = 8
 TABLE_PARTITIONS = 9
 TABLE_MESSAGES = 10
-"""What each kind of change becomes: CHANGES times MADE words."""
+"""The messages of each kind of change: CHANGES times CHANGE_WORDS words."""
 TABLE_KEY_COLUMNS = 11
 """Address of the columns whose change is a change of key: their count, then the index of each."""
 TABLE_COUNTER = 12
 TABLE_REWRITE = 13
 """1: rows hold MariaDB COMPRESSED columns, and Python rewrites their events first."""
 TABLE_KEY_CHOSEN = 14
-"""1: its key may be other columns than the primary key's, which each image has; so that images are looked at first."""
+"""1: the key may have other columns than the primary key, so the kernel checks that images have them."""
 TABLE_CONSTANTS = 15
-"""1: a column behind those of the images has the same value in each row: a literal."""
+"""1: the table has one more column, after those of the images, whose value is the same literal in each row."""
 TABLE_PARTITION = 16
-"""The partition of all of its messages; -1 where it follows from the message."""
+"""The partition of all messages of the table; -1 if it follows from the message."""
 TABLE_PARTITION_PROGRAM = 17
-"""Address of the program that writes what is hashed for the partition in the key's stead; -1 for the key."""
+"""Address of the program that writes the text to hash for the partition; -1 if the key is hashed."""
 TABLE_SKIPPED = 18
-"""A bit for each op whose rows are left out."""
+"""A bit for each op whose rows are excluded."""
 TABLE_FILTER = 19
 """Address of the filter that rows have to pass; -1 for none."""
 TABLE_CURRENT = 20
-"""Address of the filter that an image passes which is of a current row, of a table that keeps history too; else -1."""
+"""Address of the filter for images of current rows, if the table is system-versioned and its history is not published;
+else -1."""
 TABLE_UNCHANGED = 21
-"""Address of the list of columns of which an update has to change one; -1 where each update is published."""
+"""Address of a list of columns: an update is published only if it changes one of them. -1 if all are published."""
 TABLE_NAME = 22
-"""Address and size of the literal before the number of its events in the record of a transaction's end."""
+"""Address and size of the literal before the table's number of messages, in the record of a transaction's end."""
 TABLE_SPREAD = 24
-"""1: its key says where the row is in the binlog, and is another one on each server, so partitions follow from the
-transaction as those of null keys do."""
+"""1: the key has the row's coordinates, which differ on each server. So the partition follows from the transaction, as
+for null keys."""
 TABLE_FOREIGN_KEYS = 25
-"""1: its messages have a header on foreign keys where the rows event says something of them; 2: and always, as a key
-refers to the table; 0: never."""
+"""Whether messages have a header on foreign keys. 0: never; 1: if the session of the rows event had
+foreign_key_checks=0; 2: always, because a foreign key refers to the table."""
 TABLE = 26
 
-# --- what a table is to the pipeline, in TABLE_CAPTURED
-COUNTED, CAPTURED, PASSED_OVER = 0, 1, 2
-"""Left out, its rows counted; published; left out, its rows not looked at, as what its columns are is not known."""
+# --- values of TABLE_CAPTURED: how the pipeline treats a table
+COUNTED, CAPTURED, SKIPPED = 0, 1, 2
+"""COUNTED: its rows are excluded, and counted. CAPTURED: its rows are published. SKIPPED: its rows are excluded and not
+read, because its columns are unknown."""
 
-# --- a row filter: the number of its steps, then FILTER words each: code, image, column, relation, constant, and of a
-# number whether it is unsigned, of bytes their size. Of a pattern: 1 in the relation's stead where characters are those
-# of UTF-8, the address of its words, and their number: bytes, ANY_ONE and ANY
+# --- a row filter: the number of its steps, then FILTER words for each step:
+# - a test of a number: code, image, column, relation, constant, whether the number is unsigned
+# - a test of bytes: code, image, column, relation, address of the constant, its size
+# - a pattern: code, image, column, 1 if characters are UTF-8, address of the pattern's words, their number; a word is a
+#   byte, ANY_ONE or ANY
 FILTER = 6
 FILTER_NUMBER, FILTER_BYTES, FILTER_NULL, FILTER_NOT, FILTER_AND, FILTER_OR, FILTER_LIKE = 1, 2, 3, 4, 5, 6, 7
 ANY_ONE, ANY = -1, -2
 """In a pattern: one character, and any number of them."""
 LESS, EQUAL, GREATER = 1, 2, 4
-"""How a value stands to a constant; a relation is those for which a test is true."""
+"""Results of comparing a value with a constant. A relation is the sum of the results for which a test is true."""
 ROW_IMAGE = -1
-"""The image that the op is about: before of a delete, after of all others."""
+"""The image of the op: before of a delete, after of all others."""
 MAX_FILTER = 512
-"""Steps of a filter: its stack is a part of the scratch words."""
+"""The most steps of a filter, because its stack is a part of the scratch words."""
 
-# --- ops of a program, OP words each; the program begins with its number of ops
+# --- ops of a program, OP words each: the code, and its parameters a and b. A program begins with its number of ops
 OP = 3
 OP_LITERAL = 1
 OP_OBJECT = 2
-"""image (0 before, 1 after, 2 the key's), list of columns: LIST words (their count, the size of the separator, the
-address of the columns' words), then the columns."""
+"""a: the image (0 before, 1 after, 2 the key's). b: address of a list of columns: LIST words (the number of columns,
+the size of the separator, the address of the columns' words), then the columns."""
 OP_FILE = 3
 OP_POSITION = 4
 OP_ROW = 5
 OP_GTID = 6
-"""Like OP_QUERY and OP_XID: address and size of the literal for what is absent."""
+"""a, b: address and size of the literal that is written without a GTID. OP_QUERY and OP_XID are likewise."""
 OP_SERVER_ID = 7
 OP_TS = 8
 OP_QUERY = 9
 OP_XID = 10
 OP_SAME = 11
-"""Begin of a stretch of ops that write the same for each row of an event. a: its number; b: the op behind its end."""
+"""Begin of a range of ops that write the same bytes for each row of an event. a: number of the range; b: the op after
+its end."""
 OP_SAME_END = 12
 
 OP_PART = 13
-"""Begin of the ops of a part, whose length as a varint is to stand before it."""
+"""Begin of the ops of a part. The part's length, a varint, is written before it."""
 OP_PART_END = 14
 OP_TEXT = 15
-"""A text of the transaction as it is, nothing where there is none. a: the state word with its size; b: its address."""
+"""A text of the transaction without changes, or nothing. a: the state word with its size; b: its address."""
 OP_EVENT_TYPE, OP_EVENT_SIZE, OP_EVENT_END, OP_EVENT_FLAGS = 16, 17, 18, 19
-"""Of the event as the source wrote it."""
+"""Type, size, end and flags of the event as the source wrote it."""
 OP_CHANGED = 20
-"""b: address and size of three literals, the row's opening, its closing, and what stands for a row without columns;
-then a list of columns as OP_OBJECT's."""
+"""b: address of three literals (each: address and size) and a list of columns as in OP_OBJECT. The literals: the row's
+opening, its closing, and the text of a row without columns."""
 OP_SEPARATOR = 21
-"""Address and size of the literal that is written where the last OP_OBJECT wrote a column."""
+"""Address and size of the literal that is written if the last OP_OBJECT wrote a column."""
 OP_EVENT_ID = 22
 OP_TIME = 23
 OP_SEQUENCE = 24
 
 OP_MILLIS, OP_MICROS = 25, 26
-"""When the change was committed; the event's second where nothing says it."""
+"""The commit time of the change; if it is unknown, the time of the event, in seconds."""
 OP_THREAD = 27
-"""Address and size of the literal that stands where nobody knows it."""
+"""a, b: address and size of the literal for an unknown connection."""
 OP_COMMIT_INFO = 32
-"""a: 1 where the number of the row is wanted. It writes nothing, and leaves room for what `commit_info` fills in."""
+"""a: 1 if the commit info includes the number of the row. The op only notes the place; `commit_info` writes there."""
 OP_QUERY_COUNTED, OP_XID_COUNTED = 28, 29
-"""As OP_QUERY and OP_XID, in a binary notation."""
+"""OP_QUERY and OP_XID for a binary notation."""
 
 OP_LONG = 30
-"""A number as a varint. a: which, as the op that writes its digits; b: what it is multiplied by."""
+"""A number as a varint. a: the op that would write the number's digits; b: the factor."""
 OP_GTID_SIZED = 31
-"""a: address of two literals: what stands where there is no GTID, and what stands before one and its length."""
+"""a: address of two literals: the text without a GTID, and the text before the length of a GTID."""
 OP_TRANSACTION, OP_EVENT_COUNT, OP_EVENT_COUNTS = 34, 35, 36
-"""a: address of literals: outside of a transaction, before id and orders, behind. Of its messages; of each table's."""
+"""OP_TRANSACTION: the transaction's id and the message's two orders. a: address of five literals: the text outside of a
+transaction, then the texts before each of the three values and after the last. OP_EVENT_COUNT: the transaction's number
+of messages. OP_EVENT_COUNTS: the same by table."""
+OP_PARTITION_INFO = 39
+"""a: address of two literals: before the partition's id, and before that of an update's source."""
 
 OP_STATEMENT_ROW = 37
 OP_EVENT_FIRST_ROW = 38
@@ -273,7 +285,7 @@ ENTRY_TABLE = 1
 ENTRY_BODY = 2
 ENTRY_BODY_SIZE = 3
 ENTRY_GENERATION = 4
-"""Number of the statement whose TABLE_MAP it is."""
+"""Number of the statement that the TABLE_MAP belongs to."""
 
 # --- scratch words
 MAX_COLUMNS = 4096
@@ -289,9 +301,9 @@ SAME = LIMBS + 16
 SHA256 = SAME + 2 * MAX_SAME
 """The digest's state, then a block's schedule."""
 PART = SHA256 + 8 + 64
-"""Where the part at hand begins in the output."""
+"""Where the current part begins in the output."""
 OBJECT = PART + 1
-"""Where the last row begins in the output, behind what opens it."""
+"""Where the last row begins in the output, after its opening."""
 SCRATCH_WORDS = OBJECT + 1
 
 # --- texts, all in one byte array
@@ -303,9 +315,9 @@ XID_TEXT = 1536
 ID_TEXT = 2560
 """Scratch: the event id without its row."""
 TRANSACTION_TEXT = 4096
-"""The id of the transaction at hand."""
+"""The id of the current transaction."""
 FOREIGN_KEYS_TEXTS = 5632
-"""By `records.block.ForeignKeys` the header that says it, FOREIGN_KEYS_TEXT bytes each: its size, then the bytes."""
+"""A header for each value of `records.block.ForeignKeys`, in FOREIGN_KEYS_TEXT bytes: its size, then its bytes."""
 FOREIGN_KEYS_TEXT = 64
 TEXT_BYTES = FOREIGN_KEYS_TEXTS + 4 * FOREIGN_KEYS_TEXT
 
@@ -322,7 +334,7 @@ INNER = 4
 """1 for the events inside a TRANSACTION_PAYLOAD, which share its position and its run of row numbers."""
 CHECKSUMS = 5
 ROW_AT = 6
-"""Address in the event's body to go on at, after the rows that fitted the buffer; 0 for its first row."""
+"""Address of the event's next row, if the previous rows filled the buffer; 0 to begin at its first row."""
 ROW = 7
 """Number of the next row of the event."""
 OUT = 8
@@ -343,7 +355,7 @@ QUERY_SIZE = 23
 XID_SIZE = 24
 GENERATION = 25
 IN_TRANSACTION = 26
-"""0 outside, 1 inside a transaction, 2 behind a GTID that a statement or BEGIN must follow."""
+"""0 outside of a transaction, 1 inside one, 2 after a GTID: a statement or BEGIN must follow."""
 RUNS = 27
 SKIPPED_ROWS = 28
 NO_TABLE = 29
@@ -354,67 +366,72 @@ COMMITTED = 31
 READS = 32
 """1: WRITE_ROWS events hold rows that a SELECT read, and their op is READ."""
 EVENT_TYPE, EVENT_SIZE = 33, 34
-"""Of the event that Python has rewritten, as the source wrote it; 0 for all others, whose header says it."""
+"""Type and size that an event had before Python rewrote it; 0 for all other events, whose header has them."""
 EVENT_END = 35
-"""Behind the event that holds the events at hand; those that no other holds end behind POSITION by their own size."""
+"""The end of the event that contains the current ones. Other events end at POSITION plus their own size."""
 ID_SIZE = 36
-"""Of the event ids of the rows at hand, up to the row."""
+"""The size of the part of an event id before the row's number, for the current event."""
 FILE_NUMBER = 37
 """The number in the file's name."""
 COMMIT_MICROS = 38
-"""When the transaction at hand was committed where it was made, in microseconds since 1970; 0 where nothing says it."""
+"""Commit time of the current transaction on its original server, in microseconds since 1970; 0 if unknown."""
 THREAD = 39
-"""The connection that the transaction at hand was made by, as its BEGIN says; 0 where nothing says it."""
+"""The connection of the current transaction, from its BEGIN; 0 if unknown."""
 QUERY_COUNTED, XID_COUNTED = 40, 41
-"""Sizes of the same texts in the binary notation, behind those in quotes."""
+"""Sizes of the statement and the xid in the binary notation; these texts come after those in quotes."""
 COUNTED = QUERY_COUNTED - QUERY_SIZE
-"""From a text's size to that of the counted one."""
+"""The distance from the state word of a quoted text's size to the word of the same text's size in the binary
+notation."""
 PLAIN_XID_SIZE = 42
-"""Of the xid without its quotes."""
+"""Size of the xid without its quotes."""
 COMMIT_INFOS = 43
-"""How many messages in the buffer leave room for what the end of their transaction says: `commit_infos` has them."""
-SETTLED = 44
-"""How many of those are of transactions that have ended."""
+"""The number of notes in `commit_infos`: messages in the buffer that get a commit info."""
+RESOLVED = 44
+"""The number of notes whose transaction has ended."""
 IN_PARTS = 45
-"""1 where rows of the transaction at hand are elsewhere, or void: nothing is said of its end then."""
+"""1 if rows of the current transaction are in another slice, are emitted or are void: its rows get no commit info."""
 ORDERED, TRANSACTION_RECORDS = 46, 47
-"""1: messages are numbered by transaction. Address of the header by which its records are written; -1 for none."""
+"""ORDERED: 1 if messages are numbered by transaction. TRANSACTION_RECORDS: address of the table header for the
+transaction records; -1 for none."""
 TRANSACTION_SIZE, TRANSACTION_NUMBER, TRANSACTION_EVENTS, TRANSACTION_TABLES, TABLE_ORDER = 48, 49, 50, 51, 52
-"""Of the transaction at hand: size of its id, 0 for none; number, from 1; messages, tables; the table's last number."""
+"""Of the current transaction: size of its id (0 for none); its number, from 1; number of its messages; number of its
+tables; the last number in the order of the current table."""
 SPLIT_PART = 53
-"""Which of the changes that a function made of one row the current row is; 0 for the first, and without functions."""
+"""The index of the current row among the changes that a function made of one row; 0 without functions."""
 STATEMENT_ROW = 54
 """Number of the next row of a captured table in its statement: the same on each server that has the transaction."""
 FOREIGN_KEYS = 55
-"""What the rows event at hand says of foreign keys (`records.block.ForeignKeys`); 0 for no header."""
+"""The current rows event's `records.block.ForeignKeys`; 0 for no header."""
 EVENT_FIRST_ROW = 56
-"""Number of the first row of the rows event at hand: 0, but of one that shares its position with others before it."""
-STATE_WORDS = 57
+"""Number of the first row of the current rows event. More than 0 if earlier events with rows share its position."""
+PARTITION_ID, SOURCE_PARTITION_ID = 57, 58
+"""The partition of the current rows event, and the source partition of an update; each plus 1, 0 for none."""
+STATE_WORDS = 59
 
 # --- the commit infos, COMMIT_INFO words each
 COMMIT_INFO = 5
 INFO_AT = 0
-"""Where in the buffer it belongs."""
+"""The offset in the buffer at which the info is inserted."""
 INFO_MESSAGE = 1
 """The number of its message in the buffer."""
 INFO_OFFSETS = 2
-"""1 where the number of the row within its transaction is wanted."""
+"""1 if the number of the row within its transaction is written."""
 INFO_XID = 3
-"""What its transaction's XID event says; -1 where it ends with none."""
+"""The number of its transaction's XID event; -1 without one."""
 INFO_ROW = 4
-"""Its number among the rows of its transaction that have such an info."""
+"""The row's number among the rows of its transaction with a commit info."""
 UNSAID, LAST_ROW = -2, -1
-"""In INFO_ROW's stead: there is nothing to say, or it is the transaction's last row."""
+"""Instead of INFO_ROW: no info, or the transaction's last row."""
 
-# --- what the kernel returns, when it is no fault
+# --- the codes that the kernel returns; faults are negative
 MORE = 1
 """The input ends inside an event."""
-TABLE_WANTED = 2
-"""The event is a TABLE_MAP that the index does not hold."""
+NEW_TABLE_MAP = 2
+"""The event is a TABLE_MAP that the index does not have."""
 EVENT = 3
 """The event needs Python."""
 ROOM = 4
-"""The buffer is full: hand over what is finished, or grow it."""
+"""The buffer is full: emit the finished messages, or grow it."""
 DRAIN = 5
 """The list of GTIDs is full."""
 REWRITE = 6

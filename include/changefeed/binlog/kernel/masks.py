@@ -1,4 +1,5 @@
-"""Masks that need a value's text: it is written into the record, and then replaced by what the mask makes of it."""
+"""Masks that need the text of a value: the kernel writes the text into the message, and replaces it by the masked
+text."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from changefeed.native.memory import Bytes, Words, copy, put8, u8
 from changefeed.native.varint import put_varint
 
 _HASHING = 2 * DIGEST + 2 + BLOCK + DIGEST + PADDING
-"""Room for the digits, for the shortest that is hashed, and for its padding."""
+"""Room for a hash besides salt and text: the digits in quotes, HMAC's block and digest, and the padding."""
 _QUOTE, _BACKSLASH, _U = 34, 92, 117
 
 
@@ -19,13 +20,13 @@ _QUOTE, _BACKSLASH, _U = 34, 92, 117
 def put_masked(
     out: Bytes, begin: int, end: int, room: int, words: Words, mask: int, literals: Bytes, scratch: Words
 ) -> int:
-    """Replace the value ``out[begin:end]`` by what the mask at ``words[mask]`` makes of it; the new end, or FULL."""
+    """Replace the value ``out[begin:end]`` by its result under the mask at ``words[mask]``; the new end, or FULL."""
     if words[mask] == layout.MASK_FIRST:
         return _cut(out, begin, end, words[mask + 1])
     head_size = words[mask + 2]
     if end + head_size + (end - begin) + _HASHING > room:
         return FULL
-    message = end + 2 * DIGEST + 2  # behind the digits, which may be more than the value
+    message = end + 2 * DIGEST + 2  # after the room for the digits, which may be longer than the value
     copy(out, message, literals, words[mask + 1], head_size)
     message_end = _put_unquoted(out, message + head_size, begin, end)
     if words[mask] == layout.MASK_HMAC_SHA256:
@@ -40,7 +41,7 @@ def put_masked(
 
 @inline
 def put_sized_string(out: Bytes, begin: int, end: int, room: int) -> int:
-    """Put the text of the JSON string ``out[begin:end]`` behind its length in its stead; the new end, or FULL."""
+    """Replace the JSON string ``out[begin:end]`` by its length and its text; the new end, or FULL."""
     text = end + 16
     if text + end - begin > room:
         return FULL
@@ -69,7 +70,7 @@ def _cut(out: Bytes, begin: int, end: int, count: int) -> int:
 
 @inline
 def _put_unquoted(out: Bytes, at: int, begin: int, end: int) -> int:
-    """Write the text of the JSON string ``out[begin:end]`` without its escapes; any other value as it is."""
+    """Write the text of the JSON string ``out[begin:end]`` without escapes; any other value is written unchanged."""
     if u8(out, begin) != _QUOTE:
         copy(out, at, out, begin, end - begin)
         return at + end - begin
@@ -81,7 +82,7 @@ def _put_unquoted(out: Bytes, at: int, begin: int, end: int) -> int:
         if byte == _BACKSLASH:
             byte = u8(out, begin)
             begin += 1
-            if byte == _U:  # only characters below 32 are written so
+            if byte == _U:  # only characters below 32 have this escape
                 byte = u8(out, begin + 2) - 48 << 4
                 low = u8(out, begin + 3)
                 byte += low - 48 if low < 58 else low - 87

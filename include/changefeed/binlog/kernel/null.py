@@ -1,4 +1,4 @@
-"""JSON's null."""
+"""Writes JSON's null."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from changefeed.native.memory import Bytes, put32
 
 @inline
 def put_null(out: Bytes, at: int) -> int:
-    """Write it; the new end."""
+    """Write null; returns the new end."""
     put32(out, at, 0x6C6C756E)
     return at + 4

@@ -1,8 +1,10 @@
-"""Rows that the kernel left as JSON, taken apart: where each value stands, and the values of a column side by side.
+"""Parses rows that the kernel wrote as JSON: the address of each value, and the values of a column as an array.
 
-A row is what `transforms.plain_rows` has the kernel write: op, file, position, row, server_id, seconds, microseconds,
-thread, row of the statement; of some tables type, size, end and flags of the event, and the xid; the before and the
-after image. SEPARATOR stands between them.
+The kernel writes these rows in the format of `transforms.plain_rows`. The fields of a row, with SEPARATOR between them:
+
+- op, file, position, row, server_id, seconds, microseconds, thread, row of the statement;
+- for some tables type, size, end and flags of the event, and the xid;
+- the before image and the after image.
 """
 
 from __future__ import annotations
@@ -14,40 +16,41 @@ from changefeed.native.memory import Bytes, Ends, Words, copy, put8, u8
 from changefeed.native.span import length, span
 
 SEPARATOR = 0x1E
-"""ASCII's record separator: JSON text never holds it unescaped."""
+"""The record separator of ASCII, which JSON text has only as an escape."""
 
-# --- what is known of a row besides its images, FACTS words
+# --- the properties of a row besides its images, FACTS words
 OP, POSITION, ROW, SERVER_ID, SECONDS, MICROS, THREAD, STATEMENT_ROW = 0, 1, 2, 3, 4, 5, 6, 7
-"""Op is the letter's code."""
+"""OP is the ASCII code of the op's letter."""
 EVENT_TYPE, EVENT_SIZE, EVENT_END, EVENT_FLAGS = 8, 9, 10, 11
 XID, XID_SIZE = 12, 13
-"""Address and size of the xid as a JSON string; a size of 0 for none."""
+"""Address and size of the xid as a JSON string; size 0 without an xid."""
 ID, ID_SIZE, GTID, GTID_SIZE = 14, 15, 16, 17
-"""The event id up to its row, and the GTID."""
+"""Address and size of the event id up to the row's number, and of the GTID."""
 TABLE = 18
-"""Left to the caller: the address of the header of the table that its messages are written by."""
+"""Set by the caller: the address of the table header by which the row's messages are written."""
 PART = 19
-"""Left to the caller: which of the changes that functions made of one row this is, from 0."""
+"""Set by the caller: the index of this change, from 0, among the changes that functions made of one row."""
 XID_COUNTED = 20
-"""Left to the caller: the size of the xid in a binary notation, behind that in quotes."""
+"""Set by the caller: the size of the xid in a binary notation, whose text comes after the one in quotes."""
 FACTS = 21
 
 NULL, ABSENT = -1, -2
-"""In an address's stead: the column is NULL, or the image does not have it."""
+"""Instead of an address: the column is NULL, or the image does not have it."""
 
-# --- what values of a column are: `classes` adds up those that there are
+# --- classes of values; `classes` returns the sum of those that occur in a column
 TEXT, ESCAPED, INTEGER, NUMBER, FLAG, NESTED = 1, 2, 4, 8, 16, 32
-"""A string; one with escapes; digits; a number with a fraction or an exponent; true or false; an object or an array."""
+"""A string without escapes; a string with escapes; an integer; a number with a fraction or an exponent; true or false;
+an object or an array."""
 
 UNLIKE = 1
-"""What `scan` and the others return for what they do not take apart."""
+"""What `scan`, `texts` and others return for text of another form."""
 
 _QUOTE, _BACKSLASH, _COMMA, _MINUS = 34, 92, 44, 45
 
 
 @inline
 def _number(data: Bytes, at: int, end: int) -> int:
-    """The number whose digits stand there; 0 for none."""
+    """The number whose digits are ``data[at:end]``; 0 if they are not all digits."""
     value = 0
     for index in range(at, end):
         digit = u8(data, index) - 48
@@ -66,7 +69,7 @@ def _field_end(data: Bytes, at: int, end: int) -> int:
 
 @inline
 def _string_end(data: Bytes, at: int, end: int) -> int:
-    """Behind the string that begins at ``at``."""
+    """The end of the string that begins at ``at``."""
     at += 1
     while at < end and u8(data, at) != _QUOTE:
         at += 2 if u8(data, at) == _BACKSLASH else 1
@@ -75,7 +78,7 @@ def _string_end(data: Bytes, at: int, end: int) -> int:
 
 @inline
 def _value_end(data: Bytes, at: int, end: int) -> int:
-    """Behind the JSON value that begins at ``at``."""
+    """The end of the JSON value that begins at ``at``."""
     first = u8(data, at)
     if first == _QUOTE:
         return _string_end(data, at, end)
@@ -103,9 +106,12 @@ def _value_end(data: Bytes, at: int, end: int) -> int:
 def _take_image(
     data: Bytes, at: int, end: int, names: Bytes, name_ends: Ends, cells: Words, first: int, rows: int, sizes: int
 ) -> int:
-    """Note where the values of the object at ``at`` stand, in each ``rows``-th cell from ``first`` on: 0, or UNLIKE."""
+    """Read the object at ``at``: write the address of each value to every ``rows``-th cell from ``first`` on.
+
+    Returns 0 or UNLIKE.
+    """
     columns = length(name_ends)
-    if u8(data, at) != 123:  # there is no such image
+    if u8(data, at) != 123:  # the row does not have this image
         for column in range(columns):
             cells[first + column * rows] = NULL
         return 0
@@ -138,12 +144,19 @@ def _take_image(
 def scan(
     data: Bytes, ends: Ends, has_event: int, names: Bytes, name_ends: Ends, file: Bytes, facts: Words, cells: Words
 ) -> int:
-    """Take rows apart, which are the values of messages: ``ends`` has four words a message, as a block has.
+    """Parse rows, which are the values of messages; returns 0, or UNLIKE for a row of another form.
 
-    ``names`` are the columns' names as they stand before values, ``name_ends`` where each ends, ``file`` is the name
-    of the binlog file that all rows are of. ``facts`` gets FACTS words a row; ``cells`` the addresses of all values,
-    first those of the before images, column by column, then those of the after images, and behind them their sizes. 0,
-    or UNLIKE for a row that is not written so: of another file, or with a column that is not named.
+    A row has another form, for example, if it is of another file or has a column without a name in ``names``.
+
+    Input:
+    - ``ends``: four words for each message, as in a block.
+    - ``names``: the names of the columns as they are written before values; ``name_ends``: the end of each.
+    - ``file``: the name of the binlog file of all rows.
+
+    Output:
+    - ``facts``: FACTS words for each row.
+    - ``cells``: the addresses of all values, first of the before images, column by column, then of the after images;
+      after them the sizes in the same order.
     """
     data, ends, names, name_ends = span(data), span(ends), span(names), span(name_ends)
     file, facts, cells = span(file), span(facts), span(cells)
@@ -189,7 +202,7 @@ def scan(
 
 @entry("int64(uint8[::1], int64[::1], int64[::1])")
 def classes(data: Bytes, starts: Words, sizes: Words) -> int:
-    """What the values at ``starts`` are: the sum of TEXT and those that follow it; 0 where all are NULL."""
+    """The sum of the classes (TEXT to NESTED) of the values at ``starts``; 0 if all are NULL."""
     data, starts, sizes = span(data), span(starts), span(sizes)
     found = 0
     for row in range(length(starts)):
@@ -219,8 +232,8 @@ def classes(data: Bytes, starts: Words, sizes: Words) -> int:
 
 
 @inline
-def _escaped(data: Bytes, at: int) -> int:
-    """The byte that the escape at ``at`` stands for; -1 for one that is more than ASCII."""
+def _escaped_byte(data: Bytes, at: int) -> int:
+    """The character of the escape at ``at``; -1 if it is not ASCII."""
     letter = u8(data, at + 1)
     if letter == 110:
         return 10
@@ -243,11 +256,11 @@ def _escaped(data: Bytes, at: int) -> int:
 
 @entry("int64(uint8[::1], int64[::1], int64[::1], int64, uint8[::1], uint32[::1])")
 def texts(data: Bytes, starts: Words, sizes: Words, around: int, out: Bytes, offsets: Ends) -> int:
-    """Put the values at ``starts`` one behind the other into ``out``, which has room for them as they stand, and where
-    each begins into ``offsets``, which is one longer.
+    """Write the values at ``starts`` one after another to ``out``, and their offsets to ``offsets``.
 
-    ``around`` is the size of the quotes on each side, which are left off; where it is more than 0, escapes become what
-    they stand for. 0, or UNLIKE for an escape that is more than ASCII.
+    Returns 0, or UNLIKE for an escape of a character that is not ASCII. ``out`` must have room for all values. The last
+    item of ``offsets`` is the end of the last value. ``around`` is the size of the quotes on each side, which are
+    omitted; if it is more than 0, escapes are decoded.
     """
     data, starts, sizes, out, offsets = span(data), span(starts), span(sizes), span(out), span(offsets)
     to = 0
@@ -271,7 +284,7 @@ def texts(data: Bytes, starts: Words, sizes: Words, around: int, out: Bytes, off
             size = 1
             if byte == _BACKSLASH:
                 size = 6 if u8(data, at + 1) == 117 else 2
-                byte = _escaped(data, at)
+                byte = _escaped_byte(data, at)
                 if byte < 0:
                     return UNLIKE
             put8(out, to, byte)

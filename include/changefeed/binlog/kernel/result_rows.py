@@ -1,8 +1,9 @@
-"""Rows of a SELECT turned into row images: what a server sends for a prepared statement, as its binlog would hold it.
+"""Converts rows of a SELECT, as a server sends them for a prepared statement, into row images as in its binlog.
 
-A packet: size u24, number u8, body; a body of 16,777,215 bytes goes on in the next packet. A row's body: 0, a bit for
-each column (1: NULL; two unused bits come first), then the values of the others. The binary protocol's numbers stand
-as in a row image; dates and times come as fields, DECIMAL and JSON as text, strings behind a packed length.
+- A packet: size u24, number u8, body; a body of 16,777,215 bytes continues in the next packet.
+- A row's body: 0, a bit for each column (1: NULL; two unused bits come first), then the values that are not NULL.
+- Values: numbers are as in a row image, dates and times are fields, DECIMAL and JSON are text, strings follow a packed
+  length.
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_binary_resultset.html,
 https://mariadb.com/kb/en/resultset-row/
@@ -21,45 +22,45 @@ from changefeed.native.span import length, span
 
 # --- words of the state
 AT, FILLED, OUT, ROWS = 0, 1, 2, 3
-"""Where the next packet begins, how many bytes are there, where the next image goes, how many rows were turned."""
+"""Address of the next packet; size of the input; address of the next image; number of rows that were converted."""
 STATE_WORDS = 4
 
-# --- a column, COLUMN words: how its value comes, and two numbers of it
+# --- a column, COLUMN words: how the server sends its values, and two parameters a and b
 COLUMN = 3
 FIXED = 1
-"""a bytes little-endian, of which the lowest b are the value."""
+"""A number of a bytes, little-endian; its lowest b bytes are the value."""
 YEAR = 2
 """A u16."""
 STRING = 3
-"""A string; in the image its length takes a bytes."""
+"""A string. a: the size in bytes of its length in the image."""
 BITS = 4
-"""A string of a bytes."""
+"""A string that has a bytes in the image."""
 DECIMAL = 5
 """Text of a DECIMAL(a, b)."""
 DATE = 6
 DATETIME = 7
-"""a: digits of the fraction, as for the two that follow."""
+"""a: digits of the fraction, here and in the next two kinds."""
 TIMESTAMP = 8
 """In a session whose time zone is UTC."""
 TIME = 9
 JSON = 10
-"""A document's text."""
+"""The text of a document."""
 
-# --- what `turn` returns, when it is no fault
+# --- the codes that `convert_rows` returns; faults are negative
 MORE, ROOM, END, REFUSED = 1, 2, 3, 4
-"""The input ends inside a packet; the output has no room for the next row; that was the last row; the next packet is an
-error of the server."""
+"""MORE: the input ends inside a packet. ROOM: the output has no room for the next row. END: all rows are converted.
+REFUSED: the next packet is an error of the server."""
 
 _LARGEST = 0xFFFFFF
 _COLUMN_ROOM = 16
-"""Bytes that a column's value takes at most in an image, besides those that it takes in its packet."""
+"""The most bytes by which a column's value in an image is larger than in its packet."""
 _JSON_GROWTH = 4
-"""How many times as long a document's text may be in an image: see `json_text`."""
+"""The factor by which a document's text may be longer in an image: see `json_text`."""
 
 
 @inline
 def _sum_of_packets(data: Bytes, at: int, filled: int) -> int:
-    """Where the packets of the body that begins with the packet at ``at`` end; -1 while they are not all there."""
+    """The end of the packets of one body, the first of which is at ``at``; -1 while they are incomplete."""
     size = _LARGEST
     while size == _LARGEST:
         if filled - at < 4:
@@ -71,7 +72,7 @@ def _sum_of_packets(data: Bytes, at: int, filled: int) -> int:
 
 @inline
 def _join(data: Bytes, at: int, stop: int) -> int:
-    """Move the parts of a body up to each other, over the headers between them; the body's new end."""
+    """Remove the packet headers between the parts of a body; returns the body's new end."""
     end = at + 4 + _LARGEST
     here = end
     while here < stop:
@@ -100,8 +101,10 @@ def _put_fraction(out: Bytes, at: int, micros: int, digits: int) -> int:
 
 @inline
 def _put_date_and_time(out: Bytes, at: int, data: Bytes, start: int, size: int, kind: int, digits: int) -> int:
-    """DATE, DATETIME or TIMESTAMP of ``size`` bytes: year u16, month, day, hour, minute, second, microseconds u32;
-    what is 0 at the end is left out."""
+    """Write a DATE, DATETIME or TIMESTAMP that was received in ``size`` bytes; returns the new end.
+
+    Fields: year u16, month, day, hour, minute, second, microseconds u32. The server omits fields at the end that are 0.
+    """
     year = u16(data, start) if size >= 4 else 0
     month = u8(data, start + 2) if size >= 4 else 0
     day = u8(data, start + 3) if size >= 4 else 0
@@ -128,7 +131,10 @@ def _put_date_and_time(out: Bytes, at: int, data: Bytes, start: int, size: int, 
 
 @inline
 def _put_time(out: Bytes, at: int, data: Bytes, start: int, size: int, digits: int) -> int:
-    """TIME of ``size`` bytes: 1 for a negative one, days u32, hour, minute, second, microseconds u32."""
+    """Write a TIME that was received in ``size`` bytes; returns the new end.
+
+    Fields: 1 if the value is negative, days u32, hour, minute, second, microseconds u32.
+    """
     packed = 0
     width = (digits + 1) >> 1
     if size >= 8:
@@ -209,7 +215,7 @@ def _put_image(out: Bytes, at: int, data: Bytes, start: int, end: int, columns: 
             at += b
         elif kind == YEAR:
             year = u16(data, start)
-            if a == 2:  # MariaDB's YEAR(2) comes with two digits
+            if a == 2:  # MariaDB sends only two digits of YEAR(2)
                 year += 2000 if year < 70 else 1900
             put8(out, at, year - 1900 if year > 0 else 0)
             at += 1
@@ -234,10 +240,11 @@ def _put_image(out: Bytes, at: int, data: Bytes, start: int, end: int, columns: 
 
 
 @entry("int64(uint8[::1], int64[::1], int64[::1], uint8[::1])")
-def turn(data: Bytes, state: Words, columns: Words, out: Bytes) -> int:
-    """Write the images of the rows in ``data`` to ``out``, from state[AT] and state[OUT] on: a code, or a fault.
+def convert_rows(data: Bytes, state: Words, columns: Words, out: Bytes) -> int:
+    """Write the images of the rows in ``data`` to ``out``; returns a code or a fault.
 
-    It leaves state[AT] at the packet that it returns for, or behind the one that ends the rows.
+    Reading begins at state[AT], writing at state[OUT]. Afterwards state[AT] is the address of the packet that the code
+    is about, or after END the address after the last packet.
     """
     data, state, columns, out = span(data), span(state), span(columns), span(out)
     row_room = length(columns) // COLUMN * _COLUMN_ROOM + 8

@@ -1,4 +1,4 @@
-"""The columns of a row image, written as a row: values with what a notation puts around them."""
+"""Writes the columns of a row image as a row: the values, and the notation's text around them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def put_literal(out: Bytes, at: int, room: int, words: Words, pair: int, literal
 
 @inline
 def put_row(work: Workspace, at: int, image: int, columns: int) -> int:
-    """Write the columns of an image that are listed at ``words[columns]``, with separators between them."""
+    """Write the columns of an image that are listed at ``words[columns]``; returns the new end, FULL or a fault."""
     out, words, scratch = work.out, work.words, work.scratch
     room = length(out)
-    skip = words[columns + 1]  # no separator before the first that is written
+    skip = words[columns + 1]  # the separator is omitted before the first column that is written
     specs = words[columns + 2]
     for index in range(words[columns]):
         column = words[columns + layout.LIST + index]
@@ -47,7 +47,7 @@ def put_row(work: Workspace, at: int, image: int, columns: int) -> int:
             steps = words[spec + layout.SPEC_STEPS]
             if steps >= 0:
                 if words[steps] != layout.MASK_NONE:
-                    if end == NULL_VALUE:  # a mask is made of text
+                    if end == NULL_VALUE:  # a mask needs a text: here null
                         end = put_null(out, value)
                     if end >= 0:
                         end = put_masked(out, value, end, room, words, steps, work.literals, scratch)
@@ -80,7 +80,7 @@ def put_row(work: Workspace, at: int, image: int, columns: int) -> int:
 
 @inline
 def put_changed(work: Workspace, at: int, literals: int, columns: int) -> int:
-    """Write what OP_CHANGED's words from ``literals`` on say: the before image's columns that changed, as a row."""
+    """Write a row with the before image's columns that changed; the parameters of OP_CHANGED begin at ``literals``."""
     out, words, scratch = work.out, work.words, work.scratch
     room = length(out)
     count = 0
@@ -105,9 +105,9 @@ def put_changed(work: Workspace, at: int, literals: int, columns: int) -> int:
 
 @inline
 def is_unchanged(work: Workspace, columns: int) -> int:
-    """1 where both images are written alike, as far as the columns listed at ``words[columns]`` go; 0, or a fault."""
+    """1 if both images have the same text in the columns listed at ``words[columns]``; 0, or a fault."""
     out = work.out
-    begin = int(work.state[layout.OUT])  # behind the messages, for a moment
+    begin = int(work.state[layout.OUT])  # free space after the messages
     middle = put_row(work, begin, 0, columns)
     if middle < 0:
         return middle

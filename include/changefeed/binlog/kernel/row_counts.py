@@ -1,8 +1,8 @@
-"""How many rows of each table a binlog has, and the bytes of their events; and where it has statements."""
+"""Counts the rows of each table in a binlog, and the bytes of their events; stops at statements."""
 
 from __future__ import annotations
 
-from changefeed.binlog.kernel.hop import AT, LOOK, READY, is_rows, pass_over, peek
+from changefeed.binlog.kernel.hop import AT, LOOK, READY, is_rows, peek, skip_event
 from changefeed.binlog.kernel.images import count_bits
 from changefeed.binlog.kernel.layout import ENTRY_ID, ENTRY_TABLE, INDEX_MASK
 from changefeed.binlog.kernel.table_index import find_entry, take_table_map
@@ -13,8 +13,8 @@ from changefeed.native.memory import Bytes, Words, little_endian, u8, u16, u32
 COUNTS = 3
 """Words of a table's counts: its rows, the bytes of their events, and the address of its columns in ``columns``.
 
-There: the number of columns (-1: its TABLE_MAP cannot be read), how many are JSON, then for each the bytes of its
-values, or of the length before them.
+At this address: the number of columns (-1: the TABLE_MAP cannot be read); the number of JSON columns; then two words
+for each column: the size of its values, and the size of the length before each value.
 """
 
 _QUERY, _TABLE_MAP, _PARTIAL_UPDATE, _PAYLOAD = 2, 19, 39, 40
@@ -22,7 +22,7 @@ _QUERY, _TABLE_MAP, _PARTIAL_UPDATE, _PAYLOAD = 2, 19, 39, 40
 
 @inline
 def _image_end(data: Bytes, at: int, end: int, present: int, columns: Words, of: int) -> int:
-    """The end of the row image at ``at``; ``end`` if it does not end before."""
+    """The end of the row image at ``at``, at most ``end``."""
     nulls = at
     at += (count_bits(data, present, columns[of]) + 7) >> 3
     bit = 0
@@ -48,7 +48,7 @@ def _image_end(data: Bytes, at: int, end: int, present: int, columns: Words, of:
 
 @inline
 def _rows(data: Bytes, body: int, end: int, kind: int, columns: Words, of: int) -> int:
-    """How many rows an event has; of one that cannot be followed those up to there, and itself."""
+    """The number of rows of an event. In a damaged event the rows up to the damage are counted, and one more."""
     number = columns[of]
     here = body + 8
     if kind >= 30:
@@ -68,7 +68,7 @@ def _rows(data: Bytes, body: int, end: int, kind: int, columns: Words, of: int) 
         present_after = here
         here += bitmap
     rows = 0
-    while here < end:  # what is read of the bitmaps is before it
+    while here < end:  # if this is true, both bitmaps are before ``end``
         begin = here
         here = _image_end(data, here, end, present, columns, of)
         if is_partial and here < end:
@@ -83,7 +83,7 @@ def _rows(data: Bytes, body: int, end: int, kind: int, columns: Words, of: int) 
 
 @entry("int64(uint8[::1], int64, int64[::1], int64)")
 def rows_in(data: Bytes, checksum_size: int, columns: Words, of: int) -> int:
-    """How many rows the rows event ``data`` has, of the table whose columns are at ``of``."""
+    """The number of rows of the rows event ``data``; its table's columns are at ``of``."""
     return _rows(data, 19, len(data) - checksum_size, u8(data, 4), columns, of)
 
 
@@ -98,11 +98,11 @@ def row_counts(
     counts: Words,
     columns: Words,
 ) -> int:
-    """Go over the events of ``data``; count the rows of each table, and the bytes of their events, in ``counts``.
+    """Count the rows of each table in ``data``, and the bytes of their events, in ``counts``; returns a code of `hop`.
 
-    ``state`` is that of `hop`; ``tables`` is the state that ``index`` was made with, whose entries say where a table's
-    counts are. LOOK for a TABLE_MAP that is not in it, for a statement that does not frame a transaction, and for
-    what is compressed.
+    ``state`` is that of `hop`. The entries of ``index`` have the addresses of the counts; ``tables`` is the state of
+    the index. The code is LOOK for a TABLE_MAP that is not in the index, for a statement other than BEGIN and COMMIT,
+    and for a compressed event.
     """
     while True:
         code = peek(data, state, checksum_size)
@@ -120,7 +120,7 @@ def row_counts(
             step = framing_query(data, body, end)
             if step != BEGIN and step != COMMIT:
                 return LOOK
-        elif kind == _PAYLOAD or 165 <= kind <= 171:  # MariaDB: a statement or rows, compressed
+        elif kind == _PAYLOAD or 165 <= kind <= 171:  # 165 to 171: MariaDB's compressed statements and rows
             return LOOK
         elif is_rows(kind) and end - body >= 6:
             entry_at = find_entry(index, tables[INDEX_MASK], little_endian(data, body, 6))
@@ -128,4 +128,4 @@ def row_counts(
                 count = index[entry_at + ENTRY_TABLE]
                 counts[count] += _rows(data, body, end, kind, columns, counts[count + 2])
                 counts[count + 1] += size
-        pass_over(state, size)
+        skip_event(state, size)

@@ -1,7 +1,7 @@
-"""Row filters: a condition over the images of a row, worked out before any message is written of it.
+"""Row filters: a condition over the images of a row, evaluated before the row's messages are written.
 
-A filter is a list of tests and connectives in postfix order. A test leaves FALSE, UNKNOWN or TRUE, as SQL has it, on a
-stack; AND is then the least of two, OR the greatest.
+A filter is a list of tests, AND, OR and NOT in postfix order. As in SQL, a test is FALSE, UNKNOWN or TRUE. Results are
+on a stack; AND is the least of the last two results, OR the greatest.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ _SIGN = -(1 << 63)
 
 
 @inline
-def passes(work: Workspace, program: int, op: int) -> int:
-    """1 where the filter at ``words[program]`` is true for the row whose images are in ``scratch``, 0 where it is not,
-    or a fault.
+def passes_filter(work: Workspace, program: int, op: int) -> int:
+    """1 if the filter at ``words[program]`` is true for the row whose images are in ``scratch``, else 0; or a fault.
 
-    An image that ``op`` does not have is NULL in each column.
+    If a change with ``op`` does not have an image, each column of this image is NULL.
     """
     words, scratch = work.words, work.scratch
     at = program + 1
@@ -35,7 +34,7 @@ def passes(work: Workspace, program: int, op: int) -> int:
             top -= 1
             scratch[top] = min(first, second) if code == layout.FILTER_AND else max(first, second)
         else:
-            value = _tested(work, at, code, op)
+            value = _test(work, at, code, op)
             if value < 0:
                 return value
             top += 1
@@ -46,10 +45,11 @@ def passes(work: Workspace, program: int, op: int) -> int:
 
 @inline
 def op_on_current_rows(work: Workspace, current: int, op: int) -> int:
-    """What the change whose images are in ``scratch`` is to the current rows of its table: an op, NO_VALUE for nothing,
-    or a fault; ``current`` is the address of the table's filter."""
-    before = 0 if op == layout.CREATE or op == layout.READ else passes(work, current, layout.DELETE)
-    after = 0 if op == layout.DELETE else passes(work, current, layout.CREATE)
+    """The op by which the change in ``scratch`` changes the current rows of its table; NO_VALUE for none, or a fault.
+
+    ``current`` is the address of the table's filter."""
+    before = 0 if op == layout.CREATE or op == layout.READ else passes_filter(work, current, layout.DELETE)
+    after = 0 if op == layout.DELETE else passes_filter(work, current, layout.CREATE)
     if before < 0 or after < 0:
         return before if before < 0 else after
     if after == 0:
@@ -58,8 +58,8 @@ def op_on_current_rows(work: Workspace, current: int, op: int) -> int:
 
 
 @inline
-def _tested(work: Workspace, at: int, code: int, op: int) -> int:
-    """What the test at ``words[at]`` says of the row: FALSE, UNKNOWN, TRUE, or a fault."""
+def _test(work: Workspace, at: int, code: int, op: int) -> int:
+    """The result of the test at ``words[at]`` for the row: FALSE, UNKNOWN, TRUE, or a fault."""
     data, words, scratch = work.data, work.words, work.scratch
     image = words[at + 1]
     if image == layout.ROW_IMAGE:
@@ -87,37 +87,37 @@ def _tested(work: Workspace, at: int, code: int, op: int) -> int:
             value = wrap(value ^ _SIGN)
         order = (1 if value > constant else 0) - (1 if value < constant else 0)
     else:
-        wanted = words[at + 5]
-        shorter = min(size, wanted)
+        expected = words[at + 5]
+        shorter = min(size, expected)
         index = 0
         while index < shorter and order == 0:
             order = u8(data, start + index) - u8(work.literals, constant + index)
             index += 1
         if order == 0:
-            order = size - wanted
+            order = size - expected
     bit = layout.LESS if order < 0 else (layout.EQUAL if order == 0 else layout.GREATER)
     return _TRUE if relation & bit else _FALSE
 
 
 @inline
 def _is_like(work: Workspace, start: int, size: int, utf8: int, pattern: int, length: int) -> bool:
-    """Whether the value is like the pattern at ``words[pattern]``.
+    """Whether the value matches the pattern at ``words[pattern]``.
 
-    Behind an ANY the shortest run that lets the rest match is tried first, then longer ones: only the last ANY needs
-    that, as what an earlier one took can be made up for by the later.
+    After an ANY the shortest match is tried first, then longer matches. Only the last ANY needs backtracking, because
+    it can match all characters that a longer match of an earlier ANY would include.
     """
     data, words = work.data, work.words
     at = index = 0
     any_at, any_index = -1, 0
     while at < size:
-        wanted = words[pattern + index] if index < length else layout.ANY - 1
-        if wanted == layout.ANY:
+        expected = words[pattern + index] if index < length else layout.ANY - 1
+        if expected == layout.ANY:
             any_at, any_index = at, index
             index += 1
-        elif wanted == layout.ANY_ONE:
+        elif expected == layout.ANY_ONE:
             at += _character(u8(data, start + at), utf8)
             index += 1
-        elif wanted == u8(data, start + at):
+        elif expected == u8(data, start + at):
             at += 1
             index += 1
         elif any_at >= 0:
@@ -132,7 +132,7 @@ def _is_like(work: Workspace, start: int, size: int, utf8: int, pattern: int, le
 
 @inline
 def _character(first: int, utf8: int) -> int:
-    """The bytes of a character that begins with the byte ``first``."""
+    """The size of a character that begins with the byte ``first``."""
     if utf8 == 0 or first < 0xC0:
         return 1
     return 2 if first < 0xE0 else (3 if first < 0xF0 else 4)

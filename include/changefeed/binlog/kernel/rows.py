@@ -1,4 +1,4 @@
-"""The messages of a row, as its table's programs write them of its images."""
+"""Writes the messages of a row by its table's programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROOM = 256
 
 @inline
 def _put_gtid(work: Workspace, at: int, room: int, a: int, b: int) -> int:
-    """Write the GTID as a JSON string; without one the literal at ``a`` of size ``b``. The new end, or FULL."""
+    """Write the GTID as a JSON string, or without a GTID the literal at ``a`` of size ``b``; the new end, or FULL."""
     size = work.state[layout.GTID_SIZE]
     if size == 0:
         return _put_literal_at(work, at, room, a, b)
@@ -35,7 +35,7 @@ def _put_gtid(work: Workspace, at: int, room: int, a: int, b: int) -> int:
 
 @inline
 def _put_gtid_sized(work: Workspace, at: int, room: int, literals: int) -> int:
-    """Write what OP_GTID_SIZED's literals at ``words[literals]`` say, and the GTID; the new end, or FULL."""
+    """Write OP_GTID_SIZED's literals at ``words[literals]``, and the GTID; the new end, or FULL."""
     size = work.state[layout.GTID_SIZE]
     if size == 0:
         return put_literal(work.out, at, room, work.words, literals, work.literals)
@@ -57,8 +57,8 @@ def _put_literal_at(work: Workspace, at: int, room: int, a: int, size: int) -> i
 
 
 @inline
-def _put_kept_text(work: Workspace, at: int, room: int, a: int, size: int) -> int:
-    """Write the text of that ``size`` at ``texts[a]``; the new end, or FULL."""
+def _put_stored_text(work: Workspace, at: int, room: int, a: int, size: int) -> int:
+    """Write the text of ``size`` bytes at ``texts[a]``; the new end, or FULL."""
     if at + size > room:
         return FULL
     copy(work.out, at, work.texts, a, size)
@@ -67,7 +67,7 @@ def _put_kept_text(work: Workspace, at: int, room: int, a: int, size: int) -> in
 
 @inline
 def _put_event(out: Bytes, at: int, data: Bytes, state: Words, code: int) -> int:
-    """Write what ``code`` says of the event at hand, as the source wrote it."""
+    """Write the property of the current event that the op ``code`` names, as the source wrote it."""
     header = state[layout.AT]
     if code == layout.OP_EVENT_FLAGS:
         return put_number(out, at, u16(data, header + 17))
@@ -86,7 +86,7 @@ def _put_event(out: Bytes, at: int, data: Bytes, state: Words, code: int) -> int
 
 @inline
 def _number(state: Words, code: int, server_id: int, seconds: int, row: int) -> int:
-    """The number that ``code`` stands for, of an op of its own or of OP_LONG."""
+    """The number that the op ``code`` writes; also for OP_LONG, whose parameter is such a code."""
     if code == layout.OP_ROW:
         return row
     if code == layout.OP_STATEMENT_ROW:
@@ -109,7 +109,7 @@ def _number(state: Words, code: int, server_id: int, seconds: int, row: int) -> 
 
 @inline
 def _put_row_number(out: Bytes, at: int, state: Words, row: int) -> int:
-    """Write the row's number of an event id, and which of several changes of that row it is, past the first."""
+    """Write the row's number in an event id, and the index of its change unless that is 0."""
     at = put_number(out, at, row)
     if state[layout.SPLIT_PART] == 0:
         return at
@@ -119,7 +119,7 @@ def _put_row_number(out: Bytes, at: int, state: Words, row: int) -> int:
 
 @inline
 def _put_step(out: Bytes, at: int, step: int) -> int:
-    """End an event id behind its row: the step, past the first."""
+    """Write the end of an event id: the step, unless it is 0."""
     if step == 0:
         return at
     put8(out, at, 47)
@@ -141,9 +141,9 @@ def _put_event_id(work: Workspace, at: int, room: int, sequence: int) -> int:
 def run_program(
     work: Workspace, at: int, program: int, key_image: int, server_id: int, seconds: int, sequence: int
 ) -> int:
-    """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``.
+    """Run the program at ``words[program]`` on the row whose images are in ``scratch``; the new end, FULL or a fault.
 
-    ``sequence`` is the message's: row << 2 | step. The new end, or FULL or a fault.
+    ``sequence`` is the number of the message within its event: row << 2 | step.
     """
     words, scratch = work.words, work.scratch
     room = length(work.out)
@@ -213,12 +213,12 @@ def _is_number(code: int) -> bool:
 
 @inline
 def _put_source(work: Workspace, at: int, room: int, code: int, a: int, b: int, seconds: int) -> int:
-    """Write what ``code`` says of where the row comes from: its file, statement, transaction. The new end, or FULL."""
+    """Write the property that the op ``code`` names: of the file, statement or transaction. The new end, or FULL."""
     out, state = work.out, work.state
     if code == layout.OP_FILE:
-        return _put_kept_text(work, at, room, state[layout.FILE_AT], state[layout.FILE_SIZE])
+        return _put_stored_text(work, at, room, state[layout.FILE_AT], state[layout.FILE_SIZE])
     if code == layout.OP_TEXT:
-        return _put_kept_text(work, at, room, b, state[a])
+        return _put_stored_text(work, at, room, b, state[a])
     if code == layout.OP_QUERY or code == layout.OP_QUERY_COUNTED:
         counted = code == layout.OP_QUERY_COUNTED
         return put_text(work, at, room, work.query, 0, layout.QUERY_SIZE, counted, a, b)
@@ -240,6 +240,8 @@ def _put_source(work: Workspace, at: int, room: int, code: int, a: int, b: int, 
         return at
     if code == layout.OP_GTID_SIZED:
         return _put_gtid_sized(work, at, room, a)
+    if code == layout.OP_PARTITION_INFO:
+        return _put_partition_info(work, at, room, a)
     if code == layout.OP_TRANSACTION:
         return put_order(work, at, a)
     if code == layout.OP_EVENT_COUNT:
@@ -250,9 +252,22 @@ def _put_source(work: Workspace, at: int, room: int, code: int, a: int, b: int, 
 
 
 @inline
+def _put_partition_info(work: Workspace, at: int, room: int, a: int) -> int:
+    """Write the ids of the event's partitions, each after its literal; the new end, or FULL."""
+    state, words = work.state, work.words
+    for number in range(2):
+        partition = state[layout.PARTITION_ID + number]
+        if partition > 0:
+            at = _put_literal_at(work, at, room, words[a + 2 * number], words[a + 2 * number + 1])
+            if at < 0 or at + _ROOM > room:
+                return FULL
+            at = put_number(work.out, at, partition - 1)
+    return at
+
+
+@inline
 def begin_messages(work: Workspace) -> int:
-    """Prepare for the messages of the event at hand: the beginning of their ids, whose size is returned, and nothing
-    that is the same in all of them."""
+    """Write the beginning of the event ids of the current event's messages; returns its size."""
     state, texts, scratch = work.state, work.texts, work.scratch
     size = state[layout.NAMES_SIZE]
     copy(texts, layout.ID_TEXT, texts, layout.NAMES, size)
@@ -278,15 +293,19 @@ def put_message(
     seconds: int,
     row: int,
 ) -> int:
-    """Write one message of a row: key, value, event id, GTID, headers. 0, FULL or a fault.
+    """Write one message of a row: key, value, event id, GTID, headers; returns 0, FULL or a fault.
 
-    Its partition is the table's, or follows from columns that were chosen for it, or from the key. A null key has no
-    partition of its own, and a key that says where the row is in the binlog has another one on each server: such
-    messages are spread by their GTID and the row's number in its statement, which are the same on each, or without a
-    GTID by their event id, the same at each retry (`changefeed.records.partition` is the same in plain Python).
+    The message's partition is the first of these that applies (`changefeed.records.partition` is the same in plain
+    Python):
 
-    ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
-    key is of, ``headers`` is the address of the message's headers, or -1.
+    1. the partition of the table, if it has one;
+    2. a hash of the columns that are chosen for the partition;
+    3. a hash of the key, unless the key is null or has the row's coordinates, which differ on each server;
+    4. a hash of the GTID and the row's number in its statement, which are the same on each server;
+    5. without a GTID a hash of the event id if the key is null, else of the key: both are the same at each retry.
+
+    ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the image of the
+    key, ``headers`` is the address of the message's headers, or -1.
     """
     out, state, words, texts = work.out, work.state, work.words, work.texts
     number = state[layout.MESSAGES]
@@ -347,7 +366,7 @@ def put_message(
     if partition >= 0:
         pass
     elif program >= 0:
-        end = run_program(work, at, program, image, server_id, seconds, sequence)  # behind the message, for a moment
+        end = run_program(work, at, program, image, server_id, seconds, sequence)  # into free space after the message
         if end < 0:
             return end
         partition = partition_of(out, at, end, partitions)

@@ -1,4 +1,4 @@
-"""Rows events: each of an event's rows turned into its messages."""
+"""Rows events: writes the messages of each row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, KEY_ABSENT, NO_TABLE_MAP, ROW_BYTES
 from changefeed.binlog.kernel.images import complete_image, count_bits, holds_key, key_changed, read_image
 from changefeed.binlog.kernel.row_columns import is_unchanged
-from changefeed.binlog.kernel.row_filter import op_on_current_rows, passes
+from changefeed.binlog.kernel.row_filter import op_on_current_rows, passes_filter
 from changefeed.binlog.kernel.rows import begin_messages, put_message
 from changefeed.binlog.kernel.table_index import find_entry
 from changefeed.binlog.kernel.transaction_orders import count_event, uncount_events
@@ -18,14 +18,17 @@ from changefeed.native.memory import Bytes, Words, little_endian, u8, u16, u32
 
 _DUMMY_TABLE = 0xFFFFFF
 _NO_FOREIGN_KEY_CHECKS, _SQL_FOREIGN_KEYS = 0x02, 0x10
-"""Flags of a rows event: the session had foreign_key_checks=0; MySQL carried foreign keys out itself, and logged it."""
+"""Flags of a rows event. The first: the session had foreign_key_checks=0. The second: MySQL itself executed the foreign
+keys, and logged the rows that they changed."""
+_PARTITION = 1
+"""The type of extra data that has the partition."""
 _UNCHECKED, _LOGGED, _BY_INNODB = 1, 2, 3
-"""As `records.block.ForeignKeys`."""
+"""Values of `records.block.ForeignKeys`."""
 
 
 @inline
 def end_statement(state: Words, flags: int) -> None:
-    """Note that a rows event with these flags was read: its statement's last ends what its TABLE_MAPs hold for."""
+    """End a rows event with these ``flags``. After the last rows event of a statement its TABLE_MAPs are not valid."""
     if flags & 1:
         state[layout.GENERATION] += 1
         state[layout.STATEMENT_ROW] = 0
@@ -33,25 +36,27 @@ def end_statement(state: Words, flags: int) -> None:
 
 
 class _Images(NamedTuple):
-    """Which columns the images of an event's rows hold, by its bitmaps, and how many."""
+    """The columns that an event's row images have, from the event's bitmaps."""
 
     rows: int
-    """Where the rows begin; a fault where there are none."""
+    """Where the rows begin; or a fault."""
     columns: int
     present: int
     values: int
     present_after: int
     values_after: int
-    """Of the second image of an update; of the only one otherwise."""
+    """Bitmap and number of columns of the second image of an update; for other events those of the only image."""
 
 
 @inline
 def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
-    """A WRITE (0), UPDATE (1) or DELETE (2) rows event of version 1 or 2: 0, a code or a fault.
+    """Write the messages of a rows event of version 1 or 2; returns 0, a code of `layout`, or a fault.
 
-    Body: table id u48, flags u16 (bit 0: end of statement); in version 2 the size of extra data u16, itself included,
-    and that data; number of columns (packed), a bitmap of those that the images hold (two bitmaps in an update,
-    one for each image), then the rows: an image, or two.
+    ``kind`` is the event's type: WRITE, UPDATE or DELETE of one of the versions.
+
+    Body: table id u48, flags u16 (bit 0: end of statement); in version 2 the size of extra data u16, which includes the
+    size itself, and the extra data; number of columns (packed); a bitmap of the columns that the images have; then the
+    rows. A row has one image, in an update two. An update has a bitmap for each image.
     """
     data, state, words = work.data, work.state, work.words
     operation = (kind - 30) if kind >= 30 else (kind - 23)
@@ -61,17 +66,19 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     table_id = little_endian(data, body, 6)
     flags = u16(data, body + 6)
     if table_id == _DUMMY_TABLE and flags & 1:
-        state[layout.GENERATION] += 1  # ends a statement whose rows were all left out by a filter of the server
+        state[layout.GENERATION] += 1  # the end of a statement whose rows were all omitted by a filter of the server
         state[layout.STATEMENT_ROW] = 0
         return 0
     table = _mapped_table(work, table_id)
     if table < 0:
         return table
-    if words[table + layout.TABLE_CAPTURED] == layout.PASSED_OVER:
+    if words[table + layout.TABLE_CAPTURED] == layout.SKIPPED:
         end_statement(state, flags)
         return 0
     if words[table + layout.TABLE_REWRITE] == 1 and state[layout.INNER] < 2:
         return layout.REWRITE
+    if not _read_partitions(data, state, body + 10, here if kind >= 30 else 0, operation == 1):
+        return ROW_BYTES
     images = _read_images(data, here, end, operation, words[table + layout.TABLE_COLUMNS])
     if images.rows < 0:
         return images.rows
@@ -85,18 +92,21 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
 
 
 @inline
-def _foreign_keys(said: int, flags: int) -> int:
-    """What an event with these flags says of foreign keys; 0 where its messages say nothing of them."""
-    if said > 0 and flags & _NO_FOREIGN_KEY_CHECKS:
+def _foreign_keys(setting: int, flags: int) -> int:
+    """The `ForeignKeys` of an event with these flags; 0 if its messages have no such header."""
+    if setting > 0 and flags & _NO_FOREIGN_KEY_CHECKS:
         return _UNCHECKED
-    if said < 2:
+    if setting < 2:
         return 0
     return _LOGGED if flags & _SQL_FOREIGN_KEYS else _BY_INNODB
 
 
 @inline
 def _after_header(data: Bytes, body: int, end: int, version2: bool) -> int:
-    """Where the number of columns is, behind table id, flags and, in version 2, the extra data; or ROW_BYTES."""
+    """The address of the number of columns; ROW_BYTES, a fault, if the event ends before it.
+
+    Table id, flags and, in version 2, the extra data are before it.
+    """
     here = body + 8
     if end - body < (11 if version2 else 9):
         return ROW_BYTES
@@ -109,8 +119,26 @@ def _after_header(data: Bytes, body: int, end: int, version2: bool) -> int:
 
 
 @inline
+def _read_partitions(data: Bytes, state: Words, at: int, end: int, is_update: bool) -> bool:
+    """Read the partition from the extra data in [at, end); False if it ends too early.
+
+    Extra data: type u8 (1: partition; other types are skipped), id of the partition u16; in an update also the id of
+    the partition before the update, u16.
+    """
+    state[layout.PARTITION_ID] = state[layout.SOURCE_PARTITION_ID] = 0
+    if at >= end or u8(data, at) != _PARTITION:
+        return True
+    if at + (5 if is_update else 3) > end:
+        return False
+    state[layout.PARTITION_ID] = 1 + u16(data, at + 1)
+    if is_update:
+        state[layout.SOURCE_PARTITION_ID] = 1 + u16(data, at + 3)
+    return True
+
+
+@inline
 def _mapped_table(work: Workspace, table_id: int) -> int:
-    """The address of the table that the statement's TABLE_MAP gave this id; or NO_TABLE_MAP."""
+    """The address of the table with this id in the statement's TABLE_MAPs; or NO_TABLE_MAP."""
     index, state = work.tables, work.state
     slot = find_entry(index, state[layout.INDEX_MASK], table_id)
     if index[slot + layout.ENTRY_ID] == 0 or index[slot + layout.ENTRY_GENERATION] != state[layout.GENERATION]:
@@ -121,7 +149,7 @@ def _mapped_table(work: Workspace, table_id: int) -> int:
 
 @inline
 def _read_images(data: Bytes, here: int, end: int, operation: int, expected: int) -> _Images:
-    """What the bitmaps say, which begin with the number of columns; ``expected`` is that of the table's TABLE_MAP."""
+    """Read the number of columns and the bitmaps; ``expected`` is the number of columns of the TABLE_MAP."""
     columns = u8(data, here)
     here += 1
     if columns == 252:
@@ -146,7 +174,10 @@ def _read_images(data: Bytes, here: int, end: int, operation: int, expected: int
 
 @inline
 def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int, table: int, images: _Images) -> int:
-    """The rows from the first, or from where the kernel ran out of room in this event: 0, a code or a fault."""
+    """Write the rows of an event; returns 0, a code of `layout` or a fault.
+
+    If the room ended within this event before, the kernel continues with the next row.
+    """
     state, words = work.state, work.words
     here = images.rows
     id_size = begin_messages(work)
@@ -158,7 +189,7 @@ def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int,
         state[layout.EVENT_FIRST_ROW] = state[layout.ROW]
     op = layout.READ if operation == 0 and state[layout.READS] == 1 else operation
     captured = words[table + layout.TABLE_CAPTURED] == layout.CAPTURED
-    if _lacks_key(work, table, op, images):
+    if _is_key_missing(work, table, op, images):
         return KEY_ABSENT
     if words[table + layout.TABLE_CONSTANTS] == 1:
         _clear_constants(work, images.columns)
@@ -168,7 +199,7 @@ def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int,
         if here < 0:
             return here
         if here == begin:
-            return ROW_BYTES  # an image without any column would never end
+            return ROW_BYTES  # images without columns have no bytes: the rows would never end
         changed = operation == 1 and captured and _complete_update(work, table, images)
         if captured:
             fault = _put_row(work, at, table, op, changed, id_size)
@@ -183,8 +214,8 @@ def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int,
 
 
 @inline
-def _lacks_key(work: Workspace, table: int, op: int, images: _Images) -> bool:
-    """Whether columns that were chosen as the key are not in the images, of rows that are published."""
+def _is_key_missing(work: Workspace, table: int, op: int, images: _Images) -> bool:
+    """Whether a column that was chosen for the key is missing in the images, and the rows are published."""
     words = work.words
     return (
         words[table + layout.TABLE_KEY_CHOSEN] == 1
@@ -196,7 +227,7 @@ def _lacks_key(work: Workspace, table: int, op: int, images: _Images) -> bool:
 
 @inline
 def _clear_constants(work: Workspace, columns: int) -> None:
-    """Behind the columns of both images is one that is in none of them: what is written there is a constant."""
+    """Clear the value of the constant column, which is after the columns of the images, in both images."""
     for image in range(0, 2 * layout.IMAGE, layout.IMAGE):
         work.scratch[image + columns] = 0
         work.scratch[image + layout.MAX_COLUMNS + columns] = 0
@@ -204,20 +235,22 @@ def _clear_constants(work: Workspace, columns: int) -> None:
 
 @inline
 def _read_row(work: Workspace, here: int, end: int, operation: int, table: int, images: _Images) -> int:
-    """Read the image or the two of a row into ``scratch``; where the next row begins, or a fault."""
+    """Read one or two images of a row into ``scratch``; returns the address of the next row, or a fault."""
     specs, columns = work.words[table + layout.TABLE_SPECS], images.columns
     first = 0 if operation != 0 else layout.IMAGE
-    whole = images.values == columns
-    here = read_image(work, here, end, images.present, whole, columns, images.values, specs, first)
+    all_present = images.values == columns
+    here = read_image(work, here, end, images.present, all_present, columns, images.values, specs, first)
     if here < 0 or operation != 1:
         return here
-    whole = images.values_after == columns
-    return read_image(work, here, end, images.present_after, whole, columns, images.values_after, specs, layout.IMAGE)
+    all_present = images.values_after == columns
+    return read_image(
+        work, here, end, images.present_after, all_present, columns, images.values_after, specs, layout.IMAGE
+    )
 
 
 @inline
 def _complete_update(work: Workspace, table: int, images: _Images) -> bool:
-    """Give the second image what only the first has; whether the row's key changed."""
+    """Add to the second image the columns that only the first has; returns whether the row's key changed."""
     changed = key_changed(work, work.words[table + layout.TABLE_KEY_COLUMNS])
     if images.values_after != images.columns:
         complete_image(images.columns, work.scratch)
@@ -226,7 +259,7 @@ def _complete_update(work: Workspace, table: int, images: _Images) -> bool:
 
 @inline
 def _put_row(work: Workspace, at: int, table: int, op: int, changed: bool, id_size: int) -> int:
-    """The messages of the row in ``scratch``, and its count; 0, or FULL or a fault with nothing written or counted."""
+    """Write and count the row in ``scratch``; 0, or FULL or a fault with nothing written or counted."""
     counts = work.counts
     counter = layout.COUNTS * work.words[table + layout.TABLE_COUNTER]
     row_op = op
@@ -239,10 +272,10 @@ def _put_row(work: Workspace, at: int, table: int, op: int, changed: bool, id_si
             counts[counter + layout.OPS + op] += 1
             return 0
     changed = changed and row_op == layout.UPDATE
-    kept = _is_kept(work, table, row_op, changed)
-    if kept < 0:
-        return kept
-    if kept == 0:
+    published = _is_published(work, table, row_op, changed)
+    if published < 0:
+        return published
+    if published == 0:
         counts[counter + layout.OPS + row_op] += 1
         return 0
     fault = _put_messages(work, at, table, layout.KEY_CHANGE if changed else row_op, id_size)
@@ -253,16 +286,16 @@ def _put_row(work: Workspace, at: int, table: int, op: int, changed: bool, id_si
 
 
 @inline
-def _is_kept(work: Workspace, table: int, op: int, changed: bool) -> int:
-    """1 for a row that is published, 0 for one that the pipeline's settings leave out; or a fault."""
+def _is_published(work: Workspace, table: int, op: int, changed: bool) -> int:
+    """1 if the row is published, 0 if the pipeline's settings exclude it; or a fault."""
     words = work.words
     if (words[table + layout.TABLE_SKIPPED] >> op) & 1:
         return 0
     condition = words[table + layout.TABLE_FILTER]
     if condition >= 0:
-        kept = passes(work, condition, op)
-        if kept != 1:
-            return kept
+        published = passes_filter(work, condition, op)
+        if published != 1:
+            return published
     watched = words[table + layout.TABLE_UNCHANGED]
     if watched >= 0 and op == layout.UPDATE and not changed:
         unchanged = is_unchanged(work, watched)
@@ -271,15 +304,15 @@ def _is_kept(work: Workspace, table: int, op: int, changed: bool) -> int:
 
 
 @inline
-def _put_messages(work: Workspace, at: int, table: int, made: int, id_size: int) -> int:
-    """The messages that ``made`` says are made of such a row; 0, or FULL or a fault with none of them written."""
+def _put_messages(work: Workspace, at: int, table: int, change: int, id_size: int) -> int:
+    """Write the messages of a change of kind ``change``; 0, or FULL or a fault with none of them written."""
     state, words = work.state, work.words
     seconds = u32(work.data, at)
     server_id = u32(work.data, at + 5)
     out_before = state[layout.OUT]
     messages_before, infos_before = state[layout.MESSAGES], state[layout.COMMIT_INFOS]
     events_before = state[layout.TRANSACTION_EVENTS]
-    count = words[table + layout.TABLE_MESSAGES] + layout.MADE * made
+    count = words[table + layout.TABLE_MESSAGES] + layout.CHANGE_WORDS * change
     message = count + 1
     for _ in range(words[count]):
         step, op, key_image, headers = words[message], words[message + 1], words[message + 2], words[message + 3]

@@ -1,4 +1,4 @@
-"""SHA-256, for masks: FIPS 180-4 over bytes in a buffer with room behind them for the padding."""
+"""SHA-256 (FIPS 180-4) for masks, over bytes in a buffer that has room for the padding after them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from changefeed.native.compiled import inline
 from changefeed.native.memory import Bytes, Words, big_endian, put8
 
 PADDING = 72
-"""Bytes behind the message that are written over, at most."""
+"""The most bytes that are overwritten after the message."""
 BLOCK, DIGEST = 64, 32
-"""Bytes of a block that is hashed at a time, and of a digest."""
+"""The sizes of a block, and of a digest."""
 
 _MASK = 0xFFFFFFFF
 _PRIMES = [number for number in range(2, 312) if all(number % by for by in range(2, math.isqrt(number) + 1))]
@@ -32,15 +32,15 @@ _ROUNDS = np.array([_cube_root(prime << 96) & _MASK for prime in _PRIMES], np.in
 
 
 @inline
-def _rotated(word: int, count: int) -> int:
+def _rotate(word: int, count: int) -> int:
     return (word >> count | word << (32 - count)) & _MASK
 
 
 @inline
 def put_sha256(out: Bytes, at: int, message: int, end: int, scratch: Words) -> int:
-    """Write the digest of ``out[message:end]`` at ``at``, DIGEST bytes; spoils PADDING bytes behind ``end``.
+    """Write the digest of ``out[message:end]``, which has DIGEST bytes, at ``at``; returns the new end.
 
-    ``at`` may be within the message.
+    Overwrites up to PADDING bytes after ``end``. ``at`` may be within the message.
     """
     bits = (end - message) * 8
     put8(out, end, 0x80)
@@ -61,8 +61,8 @@ def put_sha256(out: Bytes, at: int, message: int, end: int, scratch: Words) -> i
         for index in range(words + 16, words + 64):
             early = scratch[index - 15]
             late = scratch[index - 2]
-            early = _rotated(early, 7) ^ _rotated(early, 18) ^ early >> 3
-            late = _rotated(late, 17) ^ _rotated(late, 19) ^ late >> 10
+            early = _rotate(early, 7) ^ _rotate(early, 18) ^ early >> 3
+            late = _rotate(late, 17) ^ _rotate(late, 19) ^ late >> 10
             scratch[index] = (scratch[index - 16] + early + scratch[index - 7] + late) & _MASK
         _compress(scratch, state, words)
         message += 64
@@ -84,10 +84,10 @@ def _compress(scratch: Words, state: int, words: int) -> None:
     g = scratch[state + 6]
     h = scratch[state + 7]
     for index in range(64):
-        mixed = _rotated(e, 6) ^ _rotated(e, 11) ^ _rotated(e, 25)
+        mixed = _rotate(e, 6) ^ _rotate(e, 11) ^ _rotate(e, 25)
         chosen = (e & f) ^ ((e ^ _MASK) & g)
         first = (h + mixed + chosen + _ROUNDS[index] + scratch[words + index]) & _MASK
-        mixed = _rotated(a, 2) ^ _rotated(a, 13) ^ _rotated(a, 22)
+        mixed = _rotate(a, 2) ^ _rotate(a, 13) ^ _rotate(a, 22)
         second = mixed + ((a & b) ^ (a & c) ^ (b & c))
         h = g
         g = f

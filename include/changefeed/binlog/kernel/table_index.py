@@ -1,7 +1,6 @@
-"""The index of table maps: which row program the rows of a table id are for.
+"""The index of table maps: the row program of each table id.
 
-The kernel looks here for each rows event, and for each TABLE_MAP whether its bytes are those that it knows. Python
-adds the new table maps.
+The kernel reads it for each rows event, and compares the bytes of each TABLE_MAP with it. Python adds new table maps.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ def find_entry(index: Words, mask: int, table_id: int) -> int:
 
 @inline
 def take_table_map(data: Bytes, body: int, end: int, state: Words, index: Words, literals: Bytes) -> int:
-    """Take note of a TABLE_MAP that is known by its bytes; TABLE_WANTED for another."""
+    """Process a TABLE_MAP with known bytes: its table id is valid from now on. NEW_TABLE_MAP for unknown bytes."""
     if end - body < 8:
         return ROW_BYTES
     at = find_entry(index, state[layout.INDEX_MASK], little_endian(data, body, 6))
     if index[at + layout.ENTRY_ID] == 0:
-        return layout.TABLE_WANTED
+        return layout.NEW_TABLE_MAP
     size = index[at + layout.ENTRY_BODY_SIZE]
     if size != end - body - 6 or not _same_bytes(data, body + 6, literals, index[at + layout.ENTRY_BODY], size):
-        return layout.TABLE_WANTED
+        return layout.NEW_TABLE_MAP
     index[at + layout.ENTRY_GENERATION] = state[layout.GENERATION]
     return 0
 
@@ -58,7 +57,7 @@ _find = python_of(find_entry)
 
 
 class TableIndex:
-    """One slice's index; ``state`` is the kernel's, which reads the mask and the statement's number there."""
+    """The index of one slice. In ``state`` the kernel reads the index's mask and the number of the statement."""
 
     def __init__(self, state: Words) -> None:
         self.words: Words = np.zeros(layout.ENTRY * 1024, np.int64)
@@ -67,7 +66,7 @@ class TableIndex:
         state[layout.INDEX_MASK] = 1023
 
     def put(self, table_id: int, table: int, body: int, body_size: int) -> None:
-        """Note the program's header ``table`` for a TABLE_MAP whose bytes are at ``body`` in the program memory."""
+        """Store the table's header at ``table`` for the TABLE_MAP whose bytes are at ``body`` in the program memory."""
         if 2 * self._entries >= len(self.words) // layout.ENTRY:
             self._grow()
         at = self._at(table_id)
@@ -76,14 +75,14 @@ class TableIndex:
         self.words[at : at + layout.ENTRY] = (table_id + 1, table, body, body_size, self._state[layout.GENERATION])
 
     def table(self, table_id: int) -> int | None:
-        """Address of the table's header; None if the statement at hand has no TABLE_MAP of the table."""
+        """Address of the table's header; None if the current statement has no TABLE_MAP of the table."""
         at = self._at(table_id)
         if self.words[at] == 0 or self.words[at + layout.ENTRY_GENERATION] != self._state[layout.GENERATION]:
             return None
         return int(self.words[at + layout.ENTRY_TABLE])
 
     def clear(self) -> None:
-        """Forget all entries: Python looks at each table map again."""
+        """Remove all entries, so that Python processes each table map again."""
         self.words[:] = 0
         self._entries = 0
 

@@ -1,4 +1,4 @@
-"""Dates and times, from their packed fields to ISO 8601 text or to numbers since 1970.
+"""Writes dates and times, from their packed fields, as ISO 8601 text or as numbers since 1970.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/ (my_time.cc: TIME_from_longlong_*_packed) and
 https://dev.mysql.com/doc/internals/en/date-and-time-data-type-representation.html
@@ -16,7 +16,7 @@ from changefeed.native.numbers import put_number, put_padded, put_signed, put_tw
 from changefeed.native.varint import put_varint
 
 _FIRST_DAY, _LAST_MICRO = -106751, 2**63 // 1000
-"""The first whole day, and the last microsecond since 1970 whose nanoseconds have 64 bits."""
+"""The first complete day, and the last microsecond since 1970, whose nanoseconds fit 64 bits."""
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
 _MILLION = 1000000
 _DAY_MICROS = 86400 * _MILLION
@@ -40,7 +40,7 @@ def put_date(out: Bytes, at: int, year: int, month: int, day: int) -> int:
 
 @inline
 def put_clock(out: Bytes, at: int, hour: int, minute: int, second: int, micros: int, digits: int) -> int:
-    """Write `HH:MM:SS`, hours with more digits where they need them, and ``digits`` of the fraction."""
+    """Write `HH:MM:SS` and ``digits`` of the fraction; hours from 100 on have more than two digits."""
     at = put_number(out, at, hour) if hour >= 100 else put_two(out, at, hour)
     put8(out, at, 58)
     at = put_two(out, at + 1, minute)
@@ -54,7 +54,10 @@ def put_clock(out: Bytes, at: int, hour: int, minute: int, second: int, micros: 
 
 @inline
 def days_since_1970(year: int, month: int, day: int) -> int:
-    """Days of the proleptic Gregorian calendar (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms")."""
+    """The days since 1970 of a date in the proleptic Gregorian calendar.
+
+    Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    """
     if month <= 2:
         year -= 1
     era = year // 400
@@ -84,7 +87,7 @@ def put_timestamp(out: Bytes, at: int, seconds: int, micros: int, digits: int, s
 
 @inline
 def _significant(micros: int) -> int:
-    """Digits of a fraction of a second without zeros at its end."""
+    """The number of digits of a fraction of a second without zeros at its end."""
     digits = 6 if micros > 0 else 0
     while digits > 0 and micros % 10 == 0:
         micros = micros // 10
@@ -94,7 +97,7 @@ def _significant(micros: int) -> int:
 
 @inline
 def _end_offset(out: Bytes, at: int, how: int) -> int:
-    """End a text's quotes, behind `Z` where it says its offset."""
+    """Write `Z`, if the text has an offset, and the closing quote."""
     if how == layout.OFFSET:
         put8(out, at, 90)
         at += 1
@@ -104,7 +107,7 @@ def _end_offset(out: Bytes, at: int, how: int) -> int:
 
 @inline
 def _fraction(data: Bytes, at: int, width: int) -> int:
-    """Microseconds of a fraction in ``width`` bytes big-endian, each byte two digits."""
+    """The microseconds of a fraction in ``width`` bytes, big-endian, with two digits in each byte."""
     value = big_endian(data, at, width)
     if width == 1:
         return value * 10000
@@ -120,7 +123,11 @@ def _put_since_1970(out: Bytes, at: int, how: int, value: int) -> int:
 
 @inline
 def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int, how: int) -> int:
-    """Milliseconds since 1970 for a precision to 3, else microseconds; or nanoseconds, if they have 64 bits."""
+    """Write the time since 1970 as a number; returns the new end, or TEMPORAL_FORM.
+
+    The unit is milliseconds up to 3 ``digits``, else microseconds. With NANOS the unit is nanoseconds: TEMPORAL_FORM if
+    the number does not fit 64 bits.
+    """
     micros = days * 86400 * _MILLION + micros_of_day
     if how == layout.NANOS:
         return put_signed(out, at, micros * 1000) if days >= _FIRST_DAY and micros <= _LAST_MICRO else TEMPORAL_FORM
@@ -129,14 +136,14 @@ def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int,
 
 @inline
 def _put_part(out: Bytes, at: int, begin: int, end: int, value: int) -> int:
-    """Write the name between ``begin`` and ``end`` of the names, and the number behind it."""
+    """Write a field of an object: the name ``_PART_NAMES[begin:end]``, and the number ``value``."""
     copy(out, at, _PART_NAMES, begin, end - begin)
     return put_number(out, at + end - begin, value)
 
 
 @inline
 def _put_date_parts(out: Bytes, at: int, year: int, month: int, day: int) -> int:
-    """Write an object's beginning up to the day."""
+    """Write the beginning of an object, up to the day."""
     at = _put_part(out, at, _YEAR, _MONTH, year)
     at = _put_part(out, at, _MONTH, _DAY, month)
     return _put_part(out, at, _DAY, _HOUR, day)
@@ -228,7 +235,8 @@ def _put_time(
 @inline
 def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width: int, how: int) -> int:
     packed = big_endian(data, start, 3 + width)
-    # The sign's offset; what is below it is negative, as two's complement of fields and fraction together.
+    # The offset of the sign. A number below it is a negative time: the two's complement of fields and fraction
+    # together.
     packed -= 0x800000 << (8 * width)
     negative = packed < 0
     if negative:
@@ -247,7 +255,8 @@ def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width:
 def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits: int, how: int) -> int:
     if micros >= _MILLION:
         return TEMPORAL_RANGE
-    is_zero = seconds == 0 and micros == 0  # no TIMESTAMP is 1970-01-01 00:00:00; MariaDB has 00:00:00.000001
+    # The zero date: no TIMESTAMP is 1970-01-01 00:00:00. MariaDB's first is 1970-01-01 00:00:00.000001.
+    is_zero = seconds == 0 and micros == 0
     if how >= layout.EPOCH:
         if is_zero:
             return NULL_VALUE
@@ -277,11 +286,13 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
 
 @inline
 def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, how: int) -> int:
-    """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, NULL_VALUE for a
-    date that is none, or a fault.
+    """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD.
 
-    ``digits`` of its fraction take ``width`` bytes; ``how`` is one of `layout` from ISO to OF_DAY. What those two and
-    OFFSET cannot say is NULL_VALUE, too, or a fault where it is STRICT.
+    Returns the new end, NULL_VALUE for an impossible date, or a fault.
+
+    The ``digits`` of the value's fraction are in ``width`` bytes. ``how`` is a form of `layout` from ISO to OF_DAY.
+    NANOS cannot express every date, and OFFSET and OF_DAY cannot express every TIME: such a value is NULL_VALUE, or a
+    fault if ``how`` has STRICT.
     """
     end = _put_temporal(out, at, data, start, kind, digits, width, how & (layout.STRICT - 1))
     return NULL_VALUE if end == TEMPORAL_FORM and how < layout.STRICT else end

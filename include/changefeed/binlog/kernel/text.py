@@ -1,10 +1,10 @@
-"""Text of any charset as UTF-8, checked, and escaped as the inside of a JSON string has it.
+"""Text of any charset as valid UTF-8, with the escapes of a JSON string where the text is inside one.
 
 UTF-8 passes through; each byte that does not belong to a valid sequence becomes U+FFFD. Other charsets go through
 tables of code points that `events.charsets` builds; UTF-16 and UTF-32 are computed.
 
-``level`` is 0 where no JSON is written, 1 inside a JSON string, and 2 inside a JSON string of a document that is
-itself written as the text of a JSON string: there each escape is escaped once more.
+``level`` is the number of JSON strings around the text. It is 0 outside of JSON and 1 in a JSON string. It is 2 in a
+string of a JSON document that is itself a JSON string: there each escape is escaped again.
 """
 
 # ruff: noqa: SIM108 - a kernel reads more easily as branches
@@ -17,24 +17,26 @@ from changefeed.native.compiled import inline
 from changefeed.native.memory import Bytes, Words, copy, i64, put8, put16, put32, put64, u8
 
 _ROOM = 24
-"""Bytes that one character takes at most, with some to spare."""
+"""The room for one character: its most bytes, and a few more."""
 
 UNDEFINED = -2
 LEAD2 = -1
 LEAD3 = -3
 LEAD4 = -4
 UNMAPPED = -5
-"""Entries of a code table: no character; the first byte of one of two, three (0x8F ...) or two-or-four bytes (GB18030);
-a character that Unicode does not have."""
+"""Entries of a code table that are not code points. UNDEFINED: no character. LEAD2: the first byte of a character of
+two bytes. LEAD3: of three bytes (0x8F ...). LEAD4: of two or four bytes (GB18030). UNMAPPED: a character that Unicode
+does not have."""
 
 GB18030_FOUR = 65536
-"""Where, in GB18030's table, the characters of four bytes begin."""
+"""The index of the four-byte characters in GB18030's table."""
 GB18030_BMP = 39420
-"""How many of them lie in the basic plane; the rest follow U+10000 in order."""
+"""The number of four-byte characters in the basic plane; the others are U+10000 and the code points after it, in
+order."""
 
 
 def _escapes() -> Bytes:
-    """For both levels and each of 128 characters: the length of its escape (0 without an escape), and the escape."""
+    """For levels 1 and 2 and each of 128 characters: the length of its escape (0 without an escape), and the escape."""
     table = np.zeros(2 * 128 * 8, np.uint8)
     short = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
     for code in range(128):
@@ -54,17 +56,17 @@ _BEYOND_ASCII = -9187201950435737472
 
 @inline
 def _is_plain(word: int) -> bool:
-    """Whether none of eight bytes is a control, quote, backslash or beyond ASCII (it may say no for plain bytes)."""
+    """True only if none of eight bytes needs an escape or is not ASCII. It can be False although no byte does."""
     quotes = word ^ 0x2222222222222222
     slashes = word ^ 0x5C5C5C5C5C5C5C5C
     low = word - 0x2020202020202020
-    marks = low | (quotes - 0x0101010101010101) | (slashes - 0x0101010101010101) | word
-    return (marks & _BEYOND_ASCII) == 0
+    bits = low | (quotes - 0x0101010101010101) | (slashes - 0x0101010101010101) | word
+    return (bits & _BEYOND_ASCII) == 0
 
 
 @inline
 def put_ascii(out: Bytes, at: int, code: int, level: int) -> int:
-    """Write one character below 128, escaped where it must be."""
+    """Write one ASCII character, with an escape if JSON needs one."""
     if level == 0:
         put8(out, at, code)
         return at + 1
@@ -128,7 +130,7 @@ def sequence_length(data: Bytes, at: int, end: int) -> int:
 
 @inline
 def is_utf8(data: Bytes, start: int, end: int) -> bool:
-    """Whether all of it is valid UTF-8."""
+    """Whether ``data[start:end]`` is valid UTF-8."""
     while start < end:
         if u8(data, start) < 0x80:
             start += 1
@@ -142,7 +144,7 @@ def is_utf8(data: Bytes, start: int, end: int) -> bool:
 
 @inline
 def put_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int) -> int:
-    """Write UTF-8 text; FULL when ``out[:room]`` cannot hold it."""
+    """Write UTF-8 text; FULL if ``out[:room]`` is too small."""
     while start < end:
         while start + 8 <= end and at + 8 <= room:
             word = i64(data, start)
@@ -176,7 +178,7 @@ def put_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, 
 
 @inline
 def put_plain_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int) -> int:
-    """As `put_utf8` where no JSON is written: nothing but what is no UTF-8 is changed."""
+    """Write UTF-8 text outside of JSON: only invalid bytes are replaced; FULL if ``out[:room]`` is too small."""
     while start < end:
         while start + 8 <= end and at + 8 <= room:
             word = i64(data, start)
@@ -262,7 +264,7 @@ def put_table(
             else:
                 code = words[table + (first << 8 | second)]
             if code == UNDEFINED:
-                used = 1  # resume at the next byte, as it may begin a character
+                used = 1  # continue at the next byte: a character may begin there
         at = put_code(out, at, code, level)
         start += used
     return at

@@ -13,14 +13,16 @@ from changefeed.native.span import length
 
 _ROOM = 256
 ORDER = 3
-"""Words of a table's counter in the orders: the number of the transaction that it counts in, how many messages it has,
-and, of the nth counter, the header of the nth table that the transaction at hand has messages of."""
+"""Words of a table's counter: the number of the transaction, and the table's number of messages in it.
+
+The third word does not belong to this table: in the nth counter it is the address of the header of the nth table that
+has messages in the current transaction."""
 _TRANSACTION, _EVENTS, _TABLE = 0, 1, 2
 
 
 @inline
 def count_event(work: Workspace, table: int) -> None:
-    """Number the next message of the row at hand, of the table whose header is at ``table``."""
+    """Count the next message of the current row, which gives the message its orders. ``table``: the table's header."""
     state, orders = work.state, work.orders
     order = work.words[table + layout.TABLE_COUNTER] * ORDER
     if orders[order + _TRANSACTION] != state[layout.TRANSACTION_NUMBER]:
@@ -35,7 +37,7 @@ def count_event(work: Workspace, table: int) -> None:
 
 @inline
 def uncount_events(work: Workspace, table: int, events: int) -> None:
-    """Forget the messages of a row beyond the first ``events`` of the transaction: the row is written again."""
+    """Subtract the transaction's messages after the first ``events``, because their row is written again."""
     state = work.state
     order = work.words[table + layout.TABLE_COUNTER] * ORDER
     work.orders[order + _EVENTS] -= state[layout.TRANSACTION_EVENTS] - events
@@ -44,7 +46,9 @@ def uncount_events(work: Workspace, table: int, events: int) -> None:
 
 @inline
 def put_order(work: Workspace, at: int, literals: int) -> int:
-    """Write what OP_TRANSACTION's literals at ``words[literals]`` say; the new end, or FULL."""
+    """Write the transaction's id and the message's orders; returns the new end, or FULL.
+
+    The literals of OP_TRANSACTION are at ``words[literals]``."""
     out, state, words = work.out, work.state, work.words
     room = length(out)
     size = int(state[layout.TRANSACTION_SIZE])
@@ -63,7 +67,9 @@ def put_order(work: Workspace, at: int, literals: int) -> int:
 
 @inline
 def put_event_counts(work: Workspace, at: int) -> int:
-    """Write how many messages of each of its tables the transaction has, in the order of the first ones; or FULL."""
+    """Write the transaction's number of messages for each table; returns the new end, or FULL.
+
+    The tables are in the order of their first messages."""
     out, words, orders = work.out, work.words, work.orders
     room = length(out)
     for number in range(work.state[layout.TRANSACTION_TABLES]):

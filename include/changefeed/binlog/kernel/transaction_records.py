@@ -1,4 +1,4 @@
-"""The records that say where a transaction begins and ends."""
+"""Writes the records of the begin and the end of transactions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _FILE, _POSITION = b"file=", b",pos="
 
 @inline
 def begin_transaction(work: Workspace, at: int) -> int:
-    """Number what follows as messages of a transaction, and write the record that the event at ``at`` begins it; ROOM
-    or a fault where that is not done.
+    """Begin a numbered transaction at the event at ``at``, and write the record of its begin; 0, ROOM or a fault.
 
-    Its id is its GTID, or where its BEGIN stands.
+    Its id is its GTID, or the coordinates of its BEGIN.
     """
     state, texts = work.state, work.texts
     if state[layout.ORDERED] == 0:
@@ -47,11 +46,11 @@ def begin_transaction(work: Workspace, at: int) -> int:
 
 @inline
 def finish_transaction(work: Workspace, at: int) -> int:
-    """Write the record that the event at ``at`` ends the transaction at hand; ROOM or a fault where it is not."""
+    """Write the record of the current transaction's end, at the event at ``at``; returns 0, ROOM or a fault."""
     state = work.state
     if state[layout.TRANSACTION_SIZE] == 0:
         return 0
-    row = int(state[layout.ROW]) + 1 if state[layout.INNER] > 0 else 0  # behind all that has the same position
+    row = int(state[layout.ROW]) + 1 if state[layout.INNER] > 0 else 0  # after all rows with the same position
     return _put_record(work, at, layout.DELETE, row)
 
 

@@ -1,4 +1,4 @@
-"""Where transactions begin and end: GTID events, BEGIN and COMMIT, and the list of GTIDs that a slice has seen."""
+"""Processes the begin and end of transactions: GTID events, BEGIN and COMMIT; lists the GTIDs of a slice."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from changefeed.native.numbers import put_number
 
 GTID, ANONYMOUS_GTID, MARIADB_GTID = 33, 34, 162
 PREPARED_XA = 0x40
-"""The flag of MariaDB's GTID event that begins an XA transaction which is prepared; MySQL has XA START for it."""
+"""The flag of a MariaDB GTID event that begins a prepared XA transaction. MySQL writes XA START instead."""
 _HEX = b"0123456789abcdef"
 
 
 @inline
 def commit_micros(data: Bytes, body: int, end: int) -> int:
-    """When a MySQL GTID event says that its transaction was committed, on the server where it was made; 0 where it does
-    not say so, as before MySQL 8.0.1.
+    """The commit time, on its original server, of a MySQL GTID event's transaction; 0 if the event has none.
 
-    Behind the GTID: 2, two numbers of 8 bytes, the time of the commit on this server in 7 bytes, of which the highest
-    bit says that another 7 follow: the time on the server where the transaction was made.
+    Events of servers before MySQL 8.0.1 have none. After the GTID: 2, two numbers of 8 bytes, the commit time on this
+    server in 7 bytes. If its highest bit is set, 7 more bytes follow: the commit time on the original server.
     """
     at = body + 42
     if end - at < 7 or u8(data, body + 25) != 2:
@@ -32,14 +31,14 @@ def commit_micros(data: Bytes, body: int, end: int) -> int:
 
 @inline
 def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind: int) -> int:
-    """Take note of the transaction's GTID.
+    """Read the transaction's GTID into the state.
 
     MySQL: flags u8, uuid [16], number i64. MariaDB: number u64, domain u32, flags u8.
     """
     if end - body < (13 if kind == MARIADB_GTID else 25):
         return EVENT_SIZE
     if state[layout.IN_TRANSACTION] == 1:
-        return layout.EVENT  # Python says what is wrong
+        return layout.EVENT  # Python reports the damage
     at = layout.GTID_TEXT
     state[layout.COMMIT_MICROS] = commit_micros(data, body, end) if kind == GTID else 0
     if kind == ANONYMOUS_GTID:
@@ -65,7 +64,7 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
         state[layout.GTID_A] = domain
         state[layout.GTID_B] = server
         state[layout.GTID_NUMBER] = number
-        # Bit 0: a statement of its own, without BEGIN and COMMIT. Otherwise this event is the BEGIN.
+        # Bit 0: the transaction is one statement without BEGIN and COMMIT. Otherwise this event is the BEGIN.
         if u8(data, body + 12) & 1 == 0:
             state[layout.IN_TRANSACTION] = 1
     else:
@@ -93,7 +92,7 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
 
 @inline
 def end_transaction(state: Words, runs: Words) -> None:
-    """Count a transaction and add its GTID to the list, extending the last run where it follows that."""
+    """Count a transaction and add its GTID to the list: to the last run if it continues the run, else as a new run."""
     state[layout.TRANSACTIONS] += 1
     kind = state[layout.GTID_KIND]
     number = state[layout.GTID_NUMBER]
@@ -127,7 +126,7 @@ def end_transaction(state: Words, runs: Words) -> None:
     state[layout.PLAIN_XID_SIZE] = 0
     state[layout.GENERATION] += 1
     state[layout.STATEMENT_ROW] = 0
-    state[layout.SETTLED] = state[layout.COMMIT_INFOS]
+    state[layout.RESOLVED] = state[layout.COMMIT_INFOS]
     state[layout.IN_PARTS] = 0
 
 
@@ -137,7 +136,7 @@ OTHER, BEGIN, COMMIT = range(3)
 
 @inline
 def framing_query(data: Bytes, body: int, end: int) -> int:
-    """Whether a QUERY event's statement is BEGIN or COMMIT, as servers write them.
+    """BEGIN or COMMIT for a QUERY event whose statement is BEGIN or COMMIT as servers write it, else OTHER.
 
     Body: thread u32, seconds u32, size of the database's name u8, error u16, size of the variables u16, variables,
     database, 0, statement.

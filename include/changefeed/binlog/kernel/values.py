@@ -1,4 +1,4 @@
-"""One column value as JSON text, or in binary: the branch of the kernel for each kind of column."""
+"""Writes a column value as JSON text or in binary, by the kind of the column."""
 
 # ruff: noqa: SIM108 - a kernel reads more easily as branches
 from __future__ import annotations
@@ -35,26 +35,26 @@ from changefeed.native.span import part
 from changefeed.native.varint import put_length
 
 _POINT_BYTES = 21
-"""Of a point's well-known binary: byte order, type, and two doubles."""
+"""The size of a point's well-known binary: byte order, type, and two doubles."""
 ROOM_FOR_VALUE = 512
-"""Bytes that any value of a fixed size fits in; the others look after themselves."""
+"""The room that is checked for a value of a fixed size; the other kinds check the room themselves."""
 
 
 @inline
 def _put_binary(
     out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int, kind: int, scratch: Bytes
 ) -> int:
-    whole = max(size, padded)
-    if at + 8 + whole * 2 > room:
+    padded_size = max(size, padded)
+    if at + 8 + padded_size * 2 > room:
         return FULL
     put8(out, at, 34)
     at += 1
     end = start + size
-    if whole > size and size + whole <= 2048:
+    if padded_size > size and size + padded_size <= 2048:
         copy(scratch, 0, data, start, size)
-        for index in range(size, whole):
+        for index in range(size, padded_size):
             put8(scratch, index, 0)
-        at = _put_coded(out, at, scratch, 0, whole, kind)
+        at = _put_coded(out, at, scratch, 0, padded_size, kind)
     else:
         at = _put_coded(out, at, data, start, end, kind)
     put8(out, at, 34)
@@ -72,13 +72,13 @@ def _put_coded(out: Bytes, at: int, data: Bytes, start: int, end: int, kind: int
 
 @inline
 def _put_byte_numbers(out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int) -> int:
-    """Write an array of the bytes, and of zeros up to ``padded``."""
-    whole = max(size, padded)
-    if at + 4 * whole + 32 > room:
+    """Write the bytes as an array of numbers, with zeros up to the size ``padded``."""
+    padded_size = max(size, padded)
+    if at + 4 * padded_size + 32 > room:
         return FULL
     put8(out, at, 91)
     at += 1
-    for index in range(whole):
+    for index in range(padded_size):
         if index > 0:
             put8(out, at, 44)
             at += 1
@@ -196,7 +196,7 @@ def _put_geometry(out: Bytes, at: int, room: int, data: Bytes, start: int, end: 
 
 @inline
 def _put_geometry_struct(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, is_point: int) -> int:
-    """`{"wkb":…,"srid":…}` with null for SRID 0; a point's `x` and `y` come first."""
+    """Write `{"wkb":…,"srid":…}`, with null for SRID 0. Before them come `x` and `y` of a point."""
     if end - start < 4 + _POINT_BYTES * is_point:
         return SHORT
     if at + 256 + 2 * (end - start) > room:
@@ -255,8 +255,10 @@ def _put_flag(out: Bytes, at: int, value: bool) -> int:
 
 @inline
 def _put_number_bytes(out: Bytes, at: int, data: Bytes, start: int, width: int, kind: int, scratch: Bytes) -> int:
-    """A number's bytes in base64: of bits all, the lowest first; of an integer, which is little-endian here, as few as
-    its two's complement takes, the highest first."""
+    """Write a number's bytes in base64.
+
+    Bits: all bytes, the lowest first. An integer, which is little-endian in the image: the bytes that its two's
+    complement needs, the highest first."""
     put8(out, at, 34)
     put8(scratch, 0, 0)
     for index in range(width):
@@ -356,8 +358,9 @@ def _put_other(work: Workspace, at: int, room: int, start: int, size: int, kind:
 
 @inline
 def put_value(work: Workspace, at: int, room: int, start: int, size: int, spec: int) -> int:
-    """Write the value ``data[start:start + size]`` of the column at ``words[spec]``; the new end, FULL, NULL_VALUE or a
-    fault."""
+    """Write the value ``data[start:start + size]`` of the column at ``words[spec]``.
+
+    Returns the new end, FULL, NULL_VALUE or a fault."""
     if at + ROOM_FOR_VALUE > room:
         return FULL
     kind = work.words[spec + layout.SPEC_KIND]
@@ -367,13 +370,13 @@ def put_value(work: Workspace, at: int, room: int, start: int, size: int, spec: 
         return put_binary(work, at, room, start, size, spec, kind)
     kind -= layout.SIZED
     end = _put_text_value(work, at, room, start, size, spec, kind)
-    # Its quotes are where its length goes.
+    # The quotes give way to the length.
     return put_length(work.out, at, 1, end - 1) if end >= 0 else end
 
 
 @inline
 def _put_text_value(work: Workspace, at: int, room: int, start: int, size: int, spec: int, kind: int) -> int:
-    """As `put_value`, of a ``kind`` that is text."""
+    """`put_value` for a ``kind`` that is text."""
     out, data, words, scratch = work.out, work.data, work.words, work.scratch
     a = words[spec + layout.SPEC_A]
     b = words[spec + layout.SPEC_B]

@@ -1,8 +1,8 @@
-"""The kernel: walks the events of a block, and turns the rows of those it knows into messages.
+"""The kernel: reads events, and writes the messages of their rows.
 
-One call goes on until the block ends or Python is needed: for a TABLE_MAP that is new, for an event that changes
-more than rows, for room. What it returns is a code of `layout` or, negative, a fault of `faults`; all that it knows
-between calls is in ``state``.
+One call continues until the input ends or Python is needed: for a new TABLE_MAP, for an event that changes more than
+rows, for room in the buffers. It returns a code of `layout` or a fault of `faults`, which is negative. Between calls
+``state`` has the kernel's state.
 """
 
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
@@ -11,7 +11,7 @@ from __future__ import annotations
 from numba.core import types
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.commit_info import NO_XID, settle
+from changefeed.binlog.kernel.commit_info import NO_XID, complete_notes
 from changefeed.binlog.kernel.faults import CHECKSUM, EVENT_SIZE, PAST_END
 from changefeed.binlog.kernel.rows_event import put_rows
 from changefeed.binlog.kernel.table_index import take_table_map
@@ -35,7 +35,7 @@ _QUERY, _XID, _TABLE_MAP, _GTID = 2, 16, 19, 33
 
 @inline
 def advance(state: Words, size: int) -> None:
-    """Pass over the event at hand, and count it."""
+    """Skip the current event, and count it."""
     state[layout.AT] += size
     state[layout.ROW_AT] = 0
     if state[layout.INNER] == 0:
@@ -49,18 +49,18 @@ def advance(state: Words, size: int) -> None:
 
 @inline
 def _commit(work: Workspace, at: int, xid: int) -> int:
-    """End the transaction at hand, which has ``xid`` in its XID event; ROOM or a fault where that is not done."""
+    """End the current transaction, whose XID event has ``xid``; returns 0, ROOM or a fault."""
     code = finish_transaction(work, at)
     if code == 0:
         if work.state[layout.COMMIT_INFOS] > 0:
-            settle(work, xid)
+            complete_notes(work, xid)
         end_transaction(work.state, work.runs)
     return code
 
 
 @inline
 def _begin_or_commit(work: Workspace, at: int, body: int, end: int) -> int:
-    """Take the QUERY events BEGIN and COMMIT; EVENT for another, ROOM or a fault where that is not done."""
+    """Process a QUERY event BEGIN or COMMIT; returns 0, EVENT for another statement, ROOM or a fault."""
     step = framing_query(work.data, body, end)
     if step == COMMIT:
         return _commit(work, at, NO_XID)
@@ -75,10 +75,10 @@ def _begin_or_commit(work: Workspace, at: int, body: int, end: int) -> int:
 
 @entry(types.int64(ARRAYS))
 def walk(arrays: Workspace) -> int:
-    """Go through the events of ``data`` from state[AT] on; returns a code of `layout` or a fault.
+    """Process the events in ``data`` from state[AT] on; returns a code of `layout` or a fault.
 
-    Writes finished messages to ``out`` and the arrays behind it, from state[OUT] and state[MESSAGES] on. Leaves
-    state[AT] at the event that it returns for.
+    Writes finished messages to ``out`` and the arrays after it, from state[OUT] and state[MESSAGES] on. Afterwards
+    state[AT] is the address of the event that the code is about.
     """
     work = spans(arrays)
     data, state = work.data, work.state
@@ -109,7 +109,7 @@ def walk(arrays: Workspace) -> int:
             code = put_rows(work, at, body, end, kind)
         elif kind == _GTID or kind == ANONYMOUS_GTID or kind == MARIADB_GTID:
             code = take_gtid(data, body, end, state, work.texts, kind)
-            if code == 0 and state[layout.IN_TRANSACTION] == 1:  # MariaDB's, which is the BEGIN too
+            if code == 0 and state[layout.IN_TRANSACTION] == 1:  # a GTID event of MariaDB that is also the BEGIN
                 code = begin_transaction(work, at)
                 if code != 0:
                     state[layout.IN_TRANSACTION] = 0

@@ -1,8 +1,8 @@
-"""The arrays that one call of the kernel works on, which its functions hand on as one value.
+"""The arrays of a kernel call, as one value for all functions of the kernel.
 
-Python gives a kernel a `Workspace` of arrays. The kernel makes spans of them and keeps those on its stack; what its
-functions hand on is their address, and each reads the fields that it needs into names of its own. (numba passes a tuple
-item by item: with tuples of spans handed on, decoding took 5 to 9 % longer.)
+Python calls a kernel with a `Workspace` of arrays. The kernel creates spans of the arrays on its stack. Its functions
+pass the address of these spans, and each function reads the fields that it needs. The alternative, tuples of spans,
+made decoding 5 to 9 % slower, because numba passes a tuple item by item.
 
 Source: https://numba.readthedocs.io/en/stable/extending/low-level.html
 """
@@ -20,12 +20,12 @@ from changefeed.native.memory import Bytes, Ends, Words
 
 
 class Workspace(NamedTuple):
-    """Spans of the kernel's arrays; in plain Python the arrays themselves."""
+    """The spans of the kernel's arrays; in plain Python the arrays themselves."""
 
     data: Bytes
-    """The input: consecutive events."""
+    """The input, which is consecutive events."""
     state: Words
-    """What is known between calls: `layout.AT` and those behind it."""
+    """The state between calls: the words of `layout` from `layout.AT` on."""
     words: Words
     """Tables, their columns and programs: a `ProgramMemory`'s words."""
     literals: Bytes
@@ -33,20 +33,20 @@ class Workspace(NamedTuple):
     tables: Words
     """Table ids: a `TableIndex`'s words."""
     texts: Bytes
-    """The run's texts: `layout.NAMES` and those behind it."""
+    """The texts of the run, from `layout.NAMES` on."""
     query: Bytes
     """The statement's text as a JSON string."""
     scratch: Words
-    """Addresses of values, and what else an event needs: `layout.STACK` and those around it."""
+    """Addresses of values, and other scratch words of an event: see `layout`, "scratch words"."""
     bytes_scratch: Bytes
     counts: Words
     """Rows by table counter and op."""
     orders: Words
-    """By table counter how many messages of the transaction at hand it has: `transaction_orders.ORDER` words."""
+    """Messages of the current transaction by table counter: `transaction_orders.ORDER` words each."""
     runs: Words
     """GTIDs that were seen: `layout.RUN` words each."""
     out: Bytes
-    """Finished messages, each as key, value, event id and GTID, the last with further headers (`records.block`)."""
+    """Finished messages, each as key, value, event id, and GTID with further headers (`records.block`)."""
     positions: Words
     """For each message the position of its event."""
     sequences: Words
@@ -56,14 +56,14 @@ class Workspace(NamedTuple):
     ends: Ends
     """For each message the ends in ``out`` of key, value, event id and GTID."""
     seconds: Ends
-    """For each message when its event was written, since 1970."""
+    """For each message the time of its event, in seconds since 1970."""
     commit_infos: Words
-    """Where in messages belongs what the end of their transaction says: `layout.COMMIT_INFO` words each."""
+    """Where the commit infos belong in the messages: `layout.COMMIT_INFO` words each."""
     nulls: Bytes
-    """For each message: bit 0 for a null key, bit 1 for a null value, bit 2 for headers behind the GTID."""
+    """For each message: bit 0 for a null key, bit 1 for a null value, bit 2 for headers after the GTID."""
 
 
-types: Any = numba_types  # hardly typed, as all of numba's inside
+types: Any = numba_types  # untyped, as numba's internals are
 
 _ITEMS: dict[Any, Any] = {Bytes: types.uint8, Words: types.int64, Ends: types.uint32}
 ARRAYS: Any = types.NamedTuple(

@@ -1,1 +1,1 @@
-"""Row programs: what a format says of a table, bound to its columns, as words that the kernel runs."""
+"""Row programs: a format's templates, bound to a table's columns, as words that the kernel runs."""

@@ -1,4 +1,4 @@
-"""Column codecs of binary notations: how a value becomes what its Connect schema says, as `kernel.binary` writes it."""
+"""Column codecs of binary notations: how `kernel.binary` writes a value in the form that its Connect schema defines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from changefeed.formats import connect_types
 from changefeed.formats.connect_types import ConnectSchema, Type
 
 _MICROS_DIGITS = 6
-"""Digits of a fraction that make a number count microseconds."""
+"""The digits of a fraction with which numbers are in microseconds."""
 _TEXTS = {
     layout.UTF8: layout.SIZED_UTF8,
     layout.CODE_TABLE: layout.SIZED_TABLE,
@@ -30,9 +30,9 @@ _SHAPES = {connect_types.GEOMETRY: layout.SHAPE, connect_types.POINT: layout.SHA
 
 
 def binary_spec(plain: Spec, column: BoundColumn, type: ConnectSchema, memory: ProgramMemory) -> Spec:
-    """The spec of ``column``, which is ``plain`` where it is text, for values that are written as ``type``.
+    """The spec of ``column`` for values of ``type``; ``plain`` is its spec as text.
 
-    Raises SettingsError for a type that cannot be written so.
+    Raises SettingsError for a column that ``type`` cannot represent.
     """
     kind = plain.kind
     if kind in _AS_THEY_ARE:

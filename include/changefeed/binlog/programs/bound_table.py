@@ -1,4 +1,4 @@
-"""A table map joined with the schema at its position: all that is known of the columns of a table's rows."""
+"""A table map, joined with the schema at its position, so that all properties of the columns are known."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from changefeed.model.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class BoundTable:
-    """A table map with all that is known of its columns."""
+    """A table map with all known properties of its columns."""
 
     schema: TableSchema
     columns: tuple[codecs.BoundColumn, ...]
     constants: Mapping[int, str] = field(default_factory=dict)
-    """Values of columns that no row image has, behind those that they have, by position."""
+    """The values of constant columns, by position; these columns follow the columns of the row images."""
 
 
 def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = False) -> BoundTable:
-    """Join a table map and the schema at its position.
+    """The table map, joined with the ``schema`` at its position.
 
-    What the table map itself says counts first; ``schema`` fills what it left out. Without names from either, columns
-    are `@1`, `@2` ... as mysqlbinlog calls them, integers signed, text UTF-8. Raises SchemaError when the schema is
-    needed and has other columns.
+    The metadata of the table map has precedence; ``schema`` adds missing properties. If neither has names, columns are
+    `@1`, `@2` … as in mysqlbinlog, integers are signed and text is UTF-8. Raises SchemaError if the schema is needed
+    and has other columns.
     """
     if schema is not None and not table_map.has_names:
         schema = fit(schema, table_map.columns, is_mariadb=is_mariadb)
     elif schema is not None:
         schema = with_hidden(schema, table_map.columns) if is_mariadb else schema
         if not _matches(table_map, schema):
-            schema = None  # FULL metadata speaks for itself
+            schema = None  # FULL metadata needs no schema
     columns = []
     shown = []
     for number, column in enumerate(table_map.columns):
@@ -49,7 +49,7 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
         shown.append(mapped_column(column, bound, known))
     key = table_map.primary_key
     if key is None:
-        # FULL metadata without a key's field means that the table has none.
+        # FULL metadata without a field for the key means that the table has no key.
         key = () if table_map.has_names or schema is None else schema.primary_key
     indexes = schema.indexes if schema is not None else None
     if schema is None and is_mariadb:
@@ -58,13 +58,17 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
     return BoundTable(bound_schema.keys_of_current_rows, tuple(columns))
 
 
-def routed(table: BoundTable, route: Route, *, by_server: bool) -> BoundTable:
-    """``table`` as formats see it on its way: see `Route.seen`, which this raises as."""
-    seen = route.seen(table.schema, by_server=by_server)
-    if len(seen.columns) == len(table.columns):
-        return BoundTable(seen, table.columns)
-    field = codecs.BoundColumn(seen.columns[-1].name, VARCHAR.number, 0, False, "utf8mb4", None, "varchar")
-    return BoundTable(seen, (*table.columns, field), {len(table.columns): f"{seen.database}.{seen.table}"})
+def apply_route(table: BoundTable, route: Route, *, by_server: bool) -> BoundTable:
+    """The table that the route shows to formats. See `Route.table_for_formats`; raises the same errors."""
+    table_for_formats = route.table_for_formats(table.schema, by_server=by_server)
+    if len(table_for_formats.columns) == len(table.columns):
+        return BoundTable(table_for_formats, table.columns)
+    field = codecs.BoundColumn(table_for_formats.columns[-1].name, VARCHAR.number, 0, False, "utf8mb4", None, "varchar")
+    return BoundTable(
+        table_for_formats,
+        (*table.columns, field),
+        {len(table.columns): f"{table_for_formats.database}.{table_for_formats.table}"},
+    )
 
 
 def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs.BoundColumn:
@@ -87,16 +91,18 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
         )
     labels: tuple[str, ...] | None = None
     if column.labels is not None:
-        labels = tuple(charset_codes.decoded(label, charset) for label in column.labels)
+        labels = tuple(charset_codes.decode_text(label, charset) for label in column.labels)
     elif known is not None and known.labels:
         labels = known.labels
     name = column.name or (known.name if known is not None else f"@{number + 1}")
     data_type = known.data_type if known is not None else "point" if column.is_point else ""
-    tells_all = charset == "binary" or (known is not None and (known.collation or "").endswith("_bin"))
+    distinguishes_characters = charset == "binary" or (known is not None and (known.collation or "").endswith("_bin"))
     if column.collation is not None:
-        tells_all = charsets.tells_all(column.collation)
+        distinguishes_characters = charsets.distinguishes_characters(column.collation)
     decimals = known.scale if known is not None and known.data_type == "double" else None
-    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type, tells_all, decimals)
+    return codecs.BoundColumn(
+        name, column.type, column.meta, unsigned, charset, labels, data_type, distinguishes_characters, decimals
+    )
 
 
 def _matches(table_map: TableMap, schema: TableSchema) -> bool:

@@ -1,6 +1,6 @@
 """Column codecs: for each column type its wire layout, and how a value becomes text.
 
-Each codec is one small function that turns a `BoundColumn` into a `Spec`; a type is added to
+Each codec is a small function from a `BoundColumn` to a `Spec`; a type is added to
 `model.column_types` and here. A kind of text that the kernel does not write yet is a constant in its group in
 `kernel.layout`, and a branch of that group's function in `kernel.values`.
 
@@ -25,11 +25,13 @@ from changefeed.model.column_types import MapColumn
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A column of a table map together with what the schema says of it.
+    """A column of a table map, with its properties from the schema.
 
-    ``charset`` is "binary" for bytes, `charset_codes.UNKNOWN` where nobody knows; so are ``labels`` None.
-    ``data_type`` is that of the schema, or "". ``tells_all`` says that its collation tells all characters apart.
-    ``decimals`` are those of DOUBLE(M,D), which no table map has.
+    - ``charset`` is "binary" for bytes, and `charset_codes.UNKNOWN` if it is unknown.
+    - ``labels`` are None if they are unknown.
+    - ``data_type`` is the schema's, or "" without a schema.
+    - ``distinguishes_characters``: in the column's collation no two characters are equal.
+    - ``decimals`` are the D of DOUBLE(M,D), which no table map has.
     """
 
     name: str
@@ -39,13 +41,16 @@ class BoundColumn:
     charset: str
     labels: tuple[str, ...] | None
     data_type: str
-    tells_all: bool = False
+    distinguishes_characters: bool = False
     decimals: int | None = None
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Size on the wire (``fixed`` bytes, or a length of ``prefix`` bytes before it), kind and parameters."""
+    """How the kernel reads and writes a column: size on the wire, kind, and the parameters of the kind.
+
+    A value has ``fixed`` bytes, or a length of ``prefix`` bytes before it.
+    """
 
     kind: int
     fixed: int = 0
@@ -137,7 +142,7 @@ _TEMPORAL_TEXTS = {
 
 
 _DIGITS = {Encoding.MILLIS: 3, Encoding.OF_DAY: 3, Encoding.MICROS: 6}
-"""Digits of a fraction that make a number count milliseconds or microseconds, whatever the column's are."""
+"""The digits of a fraction, by the unit of the number: milliseconds or microseconds. They replace the column's own."""
 
 
 def _date(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
@@ -152,8 +157,8 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
     """DATETIME 5, TIMESTAMP 4, TIME 3 bytes big-endian, then the fraction: 1 byte for 1-2 digits, 2 for 3-4, 3 for 5-6.
 
     DATETIME: sign 1 bit (set), year * 13 + month 17, day 5, hour 5, minute 6, second 6. TIME: sign 1 (set for 0 and
-    more), unused 1, hour 10, minute 6, second 6; negative values are the two's complement of the whole with its
-    fraction. TIMESTAMP: seconds since 1970.
+    more), unused 1, hour 10, minute 6, second 6; negative values are the two's complement of the complete number with
+    its fraction. TIMESTAMP: seconds since 1970.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/fractional-seconds.html, `my_time.cc`
     """
@@ -169,7 +174,9 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
 
 
 def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
-    """Formats of before MySQL 5.6, which ALTER TABLE keeps: decimal digits in a little-endian number.
+    """The formats of servers before MySQL 5.6: decimal digits in a little-endian number.
+
+    ALTER TABLE keeps these formats.
 
     TIME hhmmss in 3 bytes, DATETIME yyyymmddhhmmss in 8, TIMESTAMP seconds since 1970 in 4.
     Manual: https://dev.mysql.com/doc/refman/5.7/en/storage-requirements.html
@@ -184,7 +191,7 @@ def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
 
 def text_kind(charset: str, memory: ProgramMemory) -> tuple[int, int, int]:
     """Kind and its two parameters for text of ``charset``."""
-    if charset in charset_codes.PASSED:
+    if charset in charset_codes.PASSED_THROUGH:
         return layout.UTF8, 0, 0
     if charset in ("ucs2", "utf16", "utf16le"):
         return layout.UTF16, int(charset == "utf16le"), 0
@@ -212,7 +219,7 @@ def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: Style, mem
 
 
 def _varchar(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
-    """A length in 1 byte where the column has at most 255 bytes, else 2; then the text's bytes.
+    """A length in 1 byte if the column has at most 255 bytes, else 2; then the text's bytes.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/char.html
     """
@@ -220,9 +227,9 @@ def _varchar(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
 
 
 def _char(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
-    """As VARCHAR, without trailing spaces; BINARY without trailing zero bytes, which are put back.
+    """As VARCHAR, without trailing spaces. BINARY comes without trailing zero bytes; they are restored.
 
-    MariaDB's UUID, INET4 and INET6 come as BINARY(16), (4) and (16): only the schema tells them apart.
+    MariaDB's UUID, INET4 and INET6 come as BINARY(16), (4) and (16): only the schema distinguishes them.
     Manual: https://dev.mysql.com/doc/refman/9.7/en/binary-varbinary.html, https://mariadb.com/kb/en/uuid-data-type/
     """
     prefix = 2 if column.meta > 255 else 1
@@ -242,11 +249,11 @@ def _blob(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
 
 def _prefix(column: BoundColumn) -> int:
     if not 1 <= column.meta <= 4:
-        raise DamagedEvent(f"column {column.name!r} has lengths of {column.meta} bytes: wanted 1 to 4")
+        raise DamagedEvent(f"column {column.name!r} has lengths of {column.meta} bytes: expected 1 to 4")
     return column.meta
 
 
-def _labelled(kind: int) -> Codec:
+def _label_codec(kind: int) -> Codec:
     """ENUM: index from 1 in 1 or 2 bytes, 0 for the invalid value. SET: a bit for each label in 1 to 8 bytes.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/enum.html, https://dev.mysql.com/doc/refman/9.7/en/set.html
@@ -291,16 +298,16 @@ def _vector(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
 
 
 WRITTEN = -1
-"""The type of a column whose values are written already, as a transform's results may be."""
+"""The type of a column whose values are encoded already, such as results of a transform."""
 
 
-def _written(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
-    """The bytes that a message has."""
+def _written_bytes(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
+    """The bytes as the message has them."""
     return Spec(layout.WRITTEN, prefix=4)
 
 
 CODECS: dict[int, Codec] = {
-    WRITTEN: _written,
+    WRITTEN: _written_bytes,
     column_types.TINY.number: _integer(1),
     column_types.SHORT.number: _integer(2),
     column_types.INT24.number: _integer(3),
@@ -328,8 +335,8 @@ CODECS: dict[int, Codec] = {
     column_types.MEDIUM_BLOB.number: _blob,
     column_types.LONG_BLOB.number: _blob,
     column_types.MARIADB_BLOB_COMPRESSED.number: _blob,
-    column_types.ENUM.number: _labelled(layout.ENUM),
-    column_types.SET.number: _labelled(layout.SET),
+    column_types.ENUM.number: _label_codec(layout.ENUM),
+    column_types.SET.number: _label_codec(layout.SET),
     column_types.JSON.number: _json,
     column_types.GEOMETRY.number: _geometry,
     column_types.VECTOR.number: _vector,
@@ -337,7 +344,7 @@ CODECS: dict[int, Codec] = {
 
 
 def spec_of(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
-    """The column's codec applied; raises DamagedEvent for a type without a codec."""
+    """The spec of a column, from the codec of its type; raises DamagedEvent for a type without a codec."""
     codec = CODECS.get(column.type)
     if codec is None:
         raise DamagedEvent(f"column {column.name!r} is of type {column.type}, which servers do not write rows of")
@@ -345,9 +352,9 @@ def spec_of(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
 
 
 def size_of(column: MapColumn, memory: ProgramMemory) -> tuple[int, int]:
-    """How many bytes a value of the column takes in a row image, and, where it varies, the length before it instead.
+    """The size of the column's values in a row image, and the size of the length before each value, in bytes.
 
-    Raises DamagedEvent for a type without a codec.
+    The first is 0 if the size of values varies, else the second is 0. Raises DamagedEvent for a type without a codec.
     """
     bound = BoundColumn("", column.type, column.meta, False, "binary", None, "")
     spec = spec_of(bound, DEFAULT_STYLE, memory)

@@ -1,4 +1,4 @@
-"""A table's row program as text: what `changefeed explain TABLE` prints."""
+"""Describes a table's row program as text, for `changefeed explain TABLE`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IMAGES = ("before", "after", "key's image")
 
 
 def explain(programs: Programs, table: str) -> str:
-    """The program of ``table`` ("database.table") as it was last built; KeyError for a table of no slice."""
+    """The last program of ``table`` ("database.table"), as text; KeyError for a table without rows in any slice."""
     return "\n".join(_lines(programs, table)) + "\n"
 
 

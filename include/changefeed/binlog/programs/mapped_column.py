@@ -1,4 +1,4 @@
-"""A column as its TABLE_MAP describes it, with what the table's schema adds."""
+"""Combines a TABLE_MAP's description of a column with the table's schema."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from changefeed.model.table_schema import Column
 
 
 def mapped_column(mapped: MapColumn, bound: BoundColumn, known: Column | None) -> Column:
-    """The column of a TABLE_MAP, named and typed as ``bound`` says.
+    """The column of a TABLE_MAP, with the name and the type of ``bound``.
 
-    What the TABLE_MAP says counts: lengths, precision, and nullability, but that MariaDB says of all columns of the
-    inner table of an outer join that they may be NULL. ``known`` is the same column in the table's schema;
-    without it defaults, comments and display widths are not known, nor the length of text whose charset is not.
+    Lengths, precision and nullability are the TABLE_MAP's. But a column that is NOT NULL in ``known`` stays NOT NULL,
+    because MariaDB maps all columns of the inner table of an outer join as nullable.
+
+    ``known`` is the same column in the table's schema. Without it defaults, comments, display widths and the length of
+    text in an unknown charset are unknown.
     """
     column = known if known is not None else Column(bound.name, "")
     data_type = bound.data_type or data_type_name(mapped.wire, mapped.meta, is_binary=bound.charset == "binary")
@@ -28,17 +30,17 @@ def mapped_column(mapped: MapColumn, bound: BoundColumn, known: Column | None) -
         labels=bound.labels or (),
         nullable=mapped.nullable and column.nullable is not False,
     )
-    return _measured(column, mapped, bound.charset)
+    return _with_measures(column, mapped, bound.charset)
 
 
-def _measured(column: Column, mapped: MapColumn, charset: str) -> Column:
-    """The column with the length, precision, scale and digits of a fraction that the metadata tells."""
+def _with_measures(column: Column, mapped: MapColumn, charset: str) -> Column:
+    """The column with length, precision, scale and digits of a fraction from the metadata."""
     known = DATA_TYPES.get(column.data_type)
     match known.measure if known is not None else Measure.NONE:
         case Measure.LENGTH if mapped.wire is BIT:
             return replace(column, length=mapped.meta)
         case Measure.LENGTH if mapped.wire.metadata in (Metadata.LENGTH, Metadata.STRING):
-            # A compressed VARCHAR counts a byte of its own, and the bytes of a vector are not its dimensions.
+            # A compressed VARCHAR counts one byte more, and a vector's size in bytes is not its number of dimensions.
             if charset == charset_codes.UNKNOWN or mapped.wire.is_compressed or column.data_type == "vector":
                 return column
             return replace(column, length=mapped.meta // max_bytes(charset))

@@ -1,4 +1,4 @@
-"""Row programs: a format's templates for one table, turned into ops and literals that the kernel runs."""
+"""Builds row programs: a format's templates for one table as ops and literals that the kernel runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from changefeed.model.route import Route
 from changefeed.model.table_schema import TableSchema
 from changefeed.records.block import MAX_HEADERS
 from changefeed.records.partition import partition_of
-from changefeed.records.varint import written_part
+from changefeed.records.varint import encode_bytes
 
 _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
@@ -60,7 +60,7 @@ _TEXTS = {
 }
 _COMMIT_INFOS = {Slot.COMMIT_INFO: 0, Slot.COMMIT_INFO_OFFSET: 1}
 _IMAGES = {Slot.BEFORE: 0, Slot.AFTER: 1, Slot.KEY: 2, Slot.KEY_BEFORE: 0, Slot.KEY_AFTER: 1}
-"""The images that rows are of, in the kernel's numbering."""
+"""The image of each slot, in the kernel's numbering."""
 _NUMBERS = {
     Slot.POSITION: (layout.OP_POSITION, 1),
     Slot.ROW: (layout.OP_ROW, 1),
@@ -72,34 +72,36 @@ _NUMBERS = {
     Slot.TS_MICROS: (layout.OP_MICROS, 1),
     Slot.TS_NANOS: (layout.OP_MICROS, 1000),
 }
-"""The slots that are numbers: the op that writes the digits of one, and what it is multiplied by."""
+"""The slots that are numbers: the op that writes the digits, and the factor."""
 _COUNTED = {Slot.QUERY: layout.OP_QUERY_COUNTED, Slot.XID: layout.OP_XID_COUNTED}
-"""The texts that a binary notation writes behind their length."""
+"""The texts that a binary notation writes after their length."""
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID, Slot.THREAD})
 _CHANGES = (ChangeKind.CREATE, ChangeKind.UPDATE, ChangeKind.DELETE, ChangeKind.READ, ChangeKind.KEY_CHANGE)
-"""In the kernel's numbering: `layout.CREATE` and those that follow it."""
+"""The kinds of changes in the kernel's numbering: `layout.CREATE` and the constants after it."""
 _WITH_BOTH_IMAGES = frozenset({ChangeKind.UPDATE, ChangeKind.KEY_CHANGE})
 _OF_ROW = frozenset(
     {layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID, layout.OP_SEQUENCE}
     | {layout.OP_COMMIT_INFO, layout.OP_TRANSACTION, layout.OP_STATEMENT_ROW}
 )
 _ORDER = (b'{"id":"', b'","total_order":', b',"data_collection_order":', b"}")
-"""What is around the values of `Slot.TRANSACTION`."""
-_Piece = bytes | Slot | int | tuple[int, int, int]
-"""A piece of a template, or an op of the kernel, with its parameters or without any."""
+"""The text around the values of `Slot.TRANSACTION`."""
+_PARTITION_INFO = (b',"partition_id":', b',"source_partition_id":')
+"""The text before each value of `Slot.PARTITION_INFO`."""
+_Part = bytes | Slot | int | tuple[int, int, int]
+"""A part of a template, or an op of the kernel, with or without parameters."""
 _Ops = list[tuple[int, int, int]]
 
 
 WrittenRows = tuple[RowFormat, ColumnRules]
-"""The format that rows are written in, and what is left out of them or masked."""
+"""The format in which rows are written, and the rules for omitted and masked columns."""
 
 
 class ProgramBuilder:
-    """Turns tables into row programs, which it puts into a ProgramMemory.
+    """Builds the row programs of tables in a ProgramMemory.
 
-    ``rules`` leave columns out or mask them; ``snapshot`` is the text of `Slot.SNAPSHOT` in messages of op r.
-    ``style`` is how values are written, where it is not the format's. ``compared_as`` is the format, and the rules, in
-    which updates are compared that may change nothing of what is written; by default those of the messages.
+    ``rules`` omit or mask columns; ``snapshot`` is the text of `Slot.SNAPSHOT` in messages of op r. ``style`` replaces
+    the format's style of values. ``compared_as`` is the format, with its rules, in which the images of an update are
+    compared to find unchanged rows; the default is the format of the messages.
     """
 
     def __init__(
@@ -128,13 +130,15 @@ class ProgramBuilder:
         rewrite: bool,
         foreign_keys: int = 0,
     ) -> int:
-        """Put a table's columns and programs into the memory; returns the address of the table's header.
+        """Store a table's columns and programs in the memory; returns the address of the table's header.
 
-        ``route`` is None for a table whose rows are only counted; ``group`` and ``counter`` are the numbers of its
-        topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns;
-        ``foreign_keys`` is TABLE_FOREIGN_KEYS. Raises
-        SettingsError for a column rule that does not fit the table, ValueError for a format whose messages have no
-        order.
+        - ``route`` is None for a table whose rows are only counted.
+        - ``group`` is the number of its topic's first group, ``counter`` of its row counters.
+        - ``rewrite`` is True for tables with COMPRESSED columns.
+        - ``foreign_keys`` is the value of TABLE_FOREIGN_KEYS.
+
+        Raises SettingsError for a column rule that does not fit the table, ValueError for a format whose messages have
+        no order.
         """
         treatments = self._rules.of(table.schema) if route is not None else {}
         treatments |= {position: Constant(text) for position, text in table.constants.items()}
@@ -148,8 +152,8 @@ class ProgramBuilder:
         header[layout.TABLE_COUNTER] = counter
         header[layout.TABLE_REWRITE] = int(rewrite)
         header[layout.TABLE_FOREIGN_KEYS] = foreign_keys
-        # Without keys a change of the primary key is an update like any other.
-        seen = self._rules.shown(table.schema) if route is not None else table.schema
+        # If messages have no keys, a change of the primary key is an ordinary update.
+        seen = self._rules.masked_table(table.schema) if route is not None else table.schema
         key = list(table.schema.primary_key) if route is not None and self._format.key(seen) is not None else []
         spread = route.partition_columns(table.schema) if route is not None else ()
         moving = dict.fromkeys((*key, *spread))
@@ -170,7 +174,7 @@ class ProgramBuilder:
             counted = b'{"data_collection":%b,"event_count":' % named
             header[layout.TABLE_NAME : layout.TABLE_NAME + 2] = self._literal(counted)
             if route.unchanged_skipped:
-                header[layout.TABLE_UNCHANGED] = self._memory.place_words(self._compared(table, where))
+                header[layout.TABLE_UNCHANGED] = self._memory.place_words(self._compared_columns(table, where))
             key_template = self._format.key(seen)
             if key_template is not None:
                 _check_own_key(key_template, "a key")
@@ -195,8 +199,9 @@ class ProgramBuilder:
         return self._memory.place_words(header)
 
     def transactions(self, records: TransactionRecords, group: int, partitions: int) -> int:
-        """Put what writes the records of transactions into the memory, as the header of a table without columns whose
-        creates and deletes they are; returns its address. ``group`` is the number of their topic's first group."""
+        """Store the programs of the transaction records, which are the creates and deletes of a table without columns.
+
+        Returns the address of the table's header. ``group`` is the number of their topic's first group."""
         self._same = 0
         header = [0] * layout.TABLE
         header[layout.TABLE_GROUP], header[layout.TABLE_PARTITIONS] = group, partitions
@@ -207,21 +212,21 @@ class ProgramBuilder:
             header[layout.TABLE_VALUES + op] = self._program(value, "u", nothing)
         return self._memory.place_words(header)
 
-    def passed_over(self) -> int:
-        """Put the header of a table into the memory whose rows are not looked at; returns its address."""
+    def skipped_table(self) -> int:
+        """Store the header of a table whose rows are not read; returns its address."""
         header = [0] * layout.TABLE
-        header[layout.TABLE_CAPTURED] = layout.PASSED_OVER
+        header[layout.TABLE_CAPTURED] = layout.SKIPPED
         return self._memory.place_words(header)
 
-    def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> int:
+    def _program(self, template: Iterable[_Part], op: Op, table: BoundTable) -> int:
         return self._memory.place_words(self._words(template, op, table, self._format.notation.binary))
 
-    def _words(self, template: Iterable[_Piece], op: Op, table: BoundTable, binary: Binary | None) -> list[int]:
-        ops = self._marked(self._ops(template, op, table, binary))
+    def _words(self, template: Iterable[_Part], op: Op, table: BoundTable, binary: Binary | None) -> list[int]:
+        ops = self._group_constant_ops(self._ops(template, op, table, binary))
         return [len(ops), *(word for parts in ops for word in parts)]
 
-    def _ops(self, template: Iterable[_Piece], op: Op, table: BoundTable, binary: Binary | None) -> _Ops:
-        """The ops of a template; what fills its slots, but for rows, is in ``binary`` or text."""
+    def _ops(self, template: Iterable[_Part], op: Op, table: BoundTable, binary: Binary | None) -> _Ops:
+        """The ops of a template. Slots other than rows are written in ``binary``, or as text if it is None."""
         ops: _Ops = []
         literal = bytearray()
 
@@ -234,7 +239,7 @@ class ProgramBuilder:
         notation = self._format.notation
         absent = {ABSENT_IMAGE[op]} if op in ABSENT_IMAGE else set()
         if self._rules.hides_statements:
-            absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
+            absent.add(Slot.QUERY)  # a statement's text contains the values that rules hide
         if op != "u":
             absent.add(Slot.CHANGED)
         key = table.schema.primary_key
@@ -250,10 +255,12 @@ class ProgramBuilder:
             elif part is Slot.SNAPSHOT:
                 literal += slot_text(notation, part, self._snapshot if op == "r" else NO_SNAPSHOT)
             elif part is Slot.CHANGED:
-                add(layout.OP_CHANGED, 0, self._changed(notation))
+                add(layout.OP_CHANGED, 0, self._changed_columns(notation))
             elif part in _COMMIT_INFOS:
                 add(layout.OP_COMMIT_INFO, _COMMIT_INFOS[part], 0)
                 self._memory.has_commit_infos = True
+            elif part is Slot.PARTITION_INFO:
+                add(layout.OP_PARTITION_INFO, self._literals(*_PARTITION_INFO), 0)
             elif part is Slot.TRANSACTION:
                 add(layout.OP_TRANSACTION, self._literals(notation.absent(part), *_ORDER), 0)
             elif part is Slot.SEPARATOR:
@@ -293,17 +300,17 @@ class ProgramBuilder:
         return self._memory.place_bytes(data), len(data)
 
     def _literals(self, *literals: bytes) -> int:
-        """The address of the words that say where the literals are."""
+        """The address of the words with the literals' addresses and sizes."""
         return self._memory.place_words([word for literal in literals for word in self._literal(literal)])
 
     def _list(self, notation: Notation, columns: Sequence[int] | None = None) -> list[int]:
-        """The words of a list of columns, by default of all that are shown."""
+        """The words of a list of columns; the default is all columns that are shown."""
         specs, shown = self._specs.of(notation)
         columns = shown if columns is None else columns
         return [len(columns), len(notation.separator), specs, *columns]
 
-    def _compared(self, table: BoundTable, where: str) -> list[int]:
-        """The words of the columns of which an update has to change one."""
+    def _compared_columns(self, table: BoundTable, where: str) -> list[int]:
+        """The words of the columns that are compared; an update that changes none of them is skipped."""
         if self._compared_as is None:
             return self._list(self._format.notation.of(Slot.AFTER))
         format, rules = self._compared_as
@@ -311,7 +318,7 @@ class ProgramBuilder:
         specs, shown = Specs(self._memory, table, format.style, rules.of(table.schema), where).of(notation)
         return [len(shown), len(notation.separator), specs, *shown]
 
-    def _changed(self, notation: Notation) -> int:
+    def _changed_columns(self, notation: Notation) -> int:
         of_slot = notation.of(Slot.CHANGED)
         literals = (of_slot.opening, of_slot.closing, notation.absent(Slot.CHANGED))
         pairs = (word for literal in literals for word in self._literal(literal))
@@ -321,11 +328,11 @@ class ProgramBuilder:
         words: list[int] = []
         programs: dict[tuple[tuple[RowHeader, ...], Op], int] = {}
         for change in _CHANGES:
-            made = [len(messages[change])]
+            words_of_change = [len(messages[change])]
             steps = [message.step for message in messages[change]]
             if steps != sorted(set(steps)):
                 raise ValueError(
-                    f"the messages of a {change} have steps {steps}: wanted different ones, in rising order"
+                    f"the messages of a {change} have steps {steps}: expected different ones, in rising order"
                 )
             for message in messages[change]:
                 op = layout.NO_VALUE if message.op is None else OPS.index(message.op)
@@ -338,31 +345,32 @@ class ProgramBuilder:
                     if about not in programs:
                         programs[about] = self._headers(*about, table)
                     headers = programs[about]
-                made += (message.step, op, 0 if message.key == "before" else layout.IMAGE, headers)
-            words += made + [0] * (layout.MADE - len(made))
+                words_of_change += (message.step, op, 0 if message.key == "before" else layout.IMAGE, headers)
+            words += words_of_change + [0] * (layout.CHANGE_WORDS - len(words_of_change))
         return self._memory.place_words(words)
 
     def _headers(self, headers: Sequence[RowHeader], op: Op, table: BoundTable) -> int:
-        """Put the number of the headers and the program that writes them into the memory; returns their address.
+        """Store the number of the headers and the program that writes them; returns the address.
 
-        What fills their slots, but for keys, is text in any notation.
+        Slots in headers, except for keys, are text in every notation.
         """
-        most = MAX_HEADERS - 2  # besides them one on foreign keys, and one of a prepared transaction's commit
+        most = MAX_HEADERS - 2  # a message may get two more: on foreign keys, and COMMIT_HEADER of an XA transaction
         if len(headers) > most:
-            raise ValueError(f"a message has {len(headers)} headers: wanted at most {most}")
-        pieces: list[_Piece] = []
+            raise ValueError(f"a message has {len(headers)} headers: expected at most {most}")
+        parts: list[_Part] = []
         for name, value in headers:
-            pieces.append(written_part(name.encode()))
+            parts.append(encode_bytes(name.encode()))
             if all(not isinstance(part, Slot) for part in value):
-                pieces.append(written_part(b"".join(part for part in value if not isinstance(part, Slot))))
+                parts.append(encode_bytes(b"".join(part for part in value if not isinstance(part, Slot))))
             else:
-                pieces += (layout.OP_PART, *value, layout.OP_PART_END)
-        return self._memory.place_words([len(headers), *self._words(pieces, op, table, None)])
+                parts += (layout.OP_PART, *value, layout.OP_PART_END)
+        return self._memory.place_words([len(headers), *self._words(parts, op, table, None)])
 
-    def _marked(self, ops: _Ops) -> _Ops:
-        """Put marks around stretches of ops that write the same bytes for all rows of an event: the kernel runs them
-        for the first row and copies their output for the others."""
-        marked: _Ops = []
+    def _group_constant_ops(self, ops: _Ops) -> _Ops:
+        """The ops, with OP_SAME and OP_SAME_END around each range that writes the same bytes for all rows of an event.
+
+        The kernel runs such a range for the first row and copies its output for the others."""
+        grouped: _Ops = []
         varying = _varying(ops)
         begin = 0
         while begin < len(ops):
@@ -373,28 +381,30 @@ class ProgramBuilder:
             if worth and self._same < layout.MAX_SAME:
                 number = self._same
                 self._same += 1
-                behind = len(marked) + (end - begin) + 2
-                marked.append((layout.OP_SAME, number, behind))
-                marked += ops[begin:end]
-                marked.append((layout.OP_SAME_END, number, 0))
+                after = len(grouped) + (end - begin) + 2
+                grouped.append((layout.OP_SAME, number, after))
+                grouped += ops[begin:end]
+                grouped.append((layout.OP_SAME_END, number, 0))
             else:
-                marked += ops[begin:end]
+                grouped += ops[begin:end]
             if end < len(ops):
-                marked.append(ops[end])
+                grouped.append(ops[end])
                 end += 1
             begin = end
-        return marked
+        return grouped
 
 
 def _check_own_key(template: Template, what: str) -> None:
-    """Raises ValueError for a template that wants the key of an image that may not be there."""
+    """Raises ValueError for a template with the key of a particular image, which a row change may not have."""
     if Slot.KEY_BEFORE in template or Slot.KEY_AFTER in template:
         raise ValueError(f"{what} has {Slot.KEY_BEFORE} or {Slot.KEY_AFTER}: only updates have both images")
 
 
 def _varying(ops: _Ops) -> set[int]:
-    """The indexes of ops that write something else for each row; of a part with such an op, all of its ops, as what is
-    in it moves when its length is put before it."""
+    """The indexes of ops whose output differs by row.
+
+    If a part has such an op, all ops of the part are included, because the content of a part moves when its length is
+    written before it."""
     varying: set[int] = set()
     begin: int | None = None
     for index, (code, a, _) in enumerate(ops):

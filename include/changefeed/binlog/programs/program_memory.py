@@ -1,4 +1,4 @@
-"""All row programs of a decoder, in one array of words and one of bytes, which a kernel call reads."""
+"""The memory for all row programs of a decoder: an array of words and an array of bytes, which the kernel reads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from changefeed.native.memory import STEP, Bytes, Words
 
 
 class ProgramMemory:
-    """Append-only; an address within the arrays stays valid, but the arrays are replaced as they grow."""
+    """Two arrays to which words and bytes can be appended.
+
+    An address in the arrays stays valid, but the arrays are replaced when they grow.
+    """
 
     def __init__(self) -> None:
         self.words: Words = np.zeros(4096, np.int64)
         self.bytes: Bytes = np.zeros(65536, np.uint8)
         self.has_commit_infos = False
-        """Whether messages of a table say what only the end of their transaction says."""
+        """Whether messages of a table have a commit info."""
         self._words_used = 0
         self._bytes_used = 0
         self._literals: dict[bytes, int] = {}
@@ -54,8 +57,9 @@ class ProgramMemory:
         return at
 
     def labels(self, labels: tuple[str, ...], *, plain: bool = False) -> int:
-        """Append ENUM or SET labels as the insides of JSON strings, or ``plain``: two words for each, its address and
-        its size."""
+        """Append ENUM or SET labels; returns the address of two words for each label: address and size.
+
+        The labels are escaped as inside JSON strings, unless they are ``plain``."""
         known = self._labels.get((labels, plain))
         if known is None:
             words: list[int] = []

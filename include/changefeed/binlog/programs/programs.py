@@ -1,4 +1,4 @@
-"""The row programs that a decoder has built, and what they are built from."""
+"""The row programs of a decoder, built on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import replace
 from changefeed.binlog.events import rewrite
 from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.binlog.programs.bound_table import BoundTable, bind, routed
+from changefeed.binlog.programs.bound_table import BoundTable, apply_route, bind
+from changefeed.binlog.programs.frozen_schema import check_fits, check_unchanged
 from changefeed.binlog.programs.program import ProgramBuilder, WrittenRows
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
@@ -24,10 +25,12 @@ _ALL_OPS = frozenset("crud")
 
 
 class Programs:
-    """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`.
+    """The row programs of a decoder, by table map.
 
-    ``row_format`` is a `RowTransformer`'s; ``transactions`` is where the format's records of transactions go, None for
-    a decoder that makes none. ``compared_as`` is that of `KernelDecoder`.
+    All slices of the decoder use them; programs for table maps without names are used only until `forget` is called.
+
+    ``row_format`` is a method of `RowTransformer`. ``transactions`` is the route of the format's transaction records,
+    or None for a decoder without them. ``compared_as`` is as in `KernelDecoder`.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class Programs:
         self.router = router
         self.schema_lookup = schema_lookup
         self.with_other_names: Callable[[TableSchema], TableSchema] = lambda table: table
-        """Adds the names that columns have in other definitions, to a table that lacks one that the settings name."""
+        """Adds earlier and later names of the columns to a schema, if a name in the settings is missing there."""
+        self.is_frozen = False
+        """Whether a table map that contradicts the schema of `schema_lookup` is an error."""
         self.columns = columns
         self.notations = [each.notation for each in all_formats(format)]
         self.joins_rows = any(map(joins_rows, all_formats(format)))
@@ -54,21 +59,23 @@ class Programs:
         self.memory = ProgramMemory()
         self.topics = Topics()
         self.counters: dict[str, int] = {}
-        """By "database.table" the number of its row counters."""
+        """The number of a table's row counters, by "database.table"."""
         self.unordered: set[str] = set()
-        """"database.table" of MySQL's tables without a primary key: a replica finds their rows by a hash of each event
-        (HASH_SCAN), and logs what an UPDATE or DELETE changed in another order than its source."""
+        """The "database.table" of each table of MySQL without a primary key.
+
+        A replica finds the rows of such a table by a hash of each event (HASH_SCAN), so it logs the changes of an
+        UPDATE or DELETE in another order than its source."""
         self.types: dict[int, list[int]] = {}
-        """Column types by program."""
+        """The types of a table's columns, by the address of its header."""
         self.bound: dict[str, tuple[BoundTable, int]] = {}
-        """By "database.table" what was bound last, and its program."""
+        """The last bound table and the address of its header, by "database.table"."""
         self._needs_definitions = format.needs_definitions
         self._format = format
         records = transactions_of(format)
         self.ordered = records is not None
         """Whether messages are numbered by transaction."""
         self.transaction_records = -1
-        """Address of what writes the records of transactions; -1 for none."""
+        """Address of the table header for transaction records; -1 for none."""
         if records is not None and transactions is not None:
             group = self.topics.group_of(transactions.topic, transactions.partitions)
             self.transaction_records = self._builder(format).transactions(records, group, transactions.partitions)
@@ -77,10 +84,10 @@ class Programs:
         self._asked_schemas = False
 
     def of_event(self, body: bytes, *, is_mariadb: bool) -> int:
-        """`of` a TABLE_MAP event with these bytes between header and checksum.
+        """The address of a table's header, as `of`, for the bytes of a TABLE_MAP event between header and checksum.
 
-        One that cannot be read, or whose table's rows cannot, stops nobody where the table is not captured: its rows
-        are passed over. Raises as `of` and `TableMap.parse` otherwise.
+        If a table is not captured and its TABLE_MAP or rows cannot be read, its rows are skipped. Otherwise raises as
+        `of` and `TableMap.parse`.
         """
         try:
             return self.of(TableMap.parse(body, is_mariadb), body[6:], is_mariadb=is_mariadb)
@@ -88,12 +95,12 @@ class Programs:
             _, database, name = TableMap.names(Fields(body))
             if self.router(database, name) is not None:
                 raise
-            return self._nameless.setdefault(body[6:], self._builder(self._format).passed_over())
+            return self._nameless.setdefault(body[6:], self._builder(self._format).skipped_table())
 
     def of(self, table_map: TableMap, body: bytes, *, is_mariadb: bool) -> int:
-        """Address of the header of the table whose TABLE_MAP has these bytes; its programs are built at the first call.
+        """The address of a table's header, whose programs are built at the first call with these bytes of a TABLE_MAP.
 
-        Raises SchemaError where the table's columns are not known, SettingsError for a column rule or a key that it
+        Raises SchemaError if the table's columns are not known, SettingsError for a column rule or a key that it
         cannot have.
         """
         known = self._named if table_map.has_names and not self._needs_definitions else self._nameless
@@ -103,13 +110,12 @@ class Programs:
         return table
 
     def forget(self) -> None:
-        """A table map without names may mean other columns from here on, even if its bytes are the same; and whatever
-        columns it means may have other definitions."""
+        """Drop the programs of table maps without names: after a statement the same bytes may mean other columns."""
         self._nameless.clear()
 
     @property
     def are_lasting(self) -> bool:
-        """Whether all programs follow from the bytes of their table maps alone, wherever these stand in a window."""
+        """Whether all programs depend only on the bytes of their table maps, at any position."""
         return not self._nameless and not self._asked_schemas
 
     def _schema(self, database: str, table: str) -> TableSchema | None:
@@ -123,19 +129,24 @@ class Programs:
         if route is not None and not table_map.has_names:
             schema = self._schema(database, name)
         elif route is not None and (is_mariadb or self._needs_definitions):
-            # MariaDB's metadata leaves out which BINARY is a UUID or an INET, MySQL's defaults and lengths.
-            with suppress(SchemaError):  # FULL metadata speaks for itself
+            # MariaDB's metadata does not say which BINARY is a UUID or an INET. MySQL's has no defaults and lengths.
+            with suppress(SchemaError):  # FULL metadata needs no schema
                 schema = self._schema(database, name)
         if route is not None and schema is not None and not schema.is_published:
             route = Route(route.topic, route.partitions, skipped=_ALL_OPS)
+        frozen = None
+        if route is not None and self.is_frozen:  # a frozen schema does not depend on the position
+            frozen = check_fits(table_map, schema or self.schema_lookup(database, name), is_mariadb=is_mariadb)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
+        if frozen is not None:
+            check_unchanged(table_map, table, frozen, is_mariadb=is_mariadb)
         if not is_mariadb and not table.schema.primary_key:
             self.unordered.add(f"{database}.{name}")
         if route is not None:
-            if route.lacking_in(table.schema):
-                self._asked_schemas = True  # what the names are is said by where the table map stands
+            if route.missing_columns(table.schema):
+                self._asked_schemas = True  # the names depend on the position of the table map
                 table = replace(table, schema=self.with_other_names(table.schema))
-            table = routed(table, route, by_server=table_map.has_names)
+            table = apply_route(table, route, by_server=table_map.has_names)
         compared_as = self._compared_as and (of_table(self._compared_as[0], database, name), self._compared_as[1])
         builder, group = self._builder(of_table(self._format, database, name), compared_as), 0
         unfinished = self._row_format(database, name) if route is not None else None

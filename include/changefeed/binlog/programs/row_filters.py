@@ -1,4 +1,4 @@
-"""A row filter bound to a table: a predicate's columns and constants as the words that the kernel tests rows by."""
+"""Binds a row filter to a table: returns the predicate's columns and constants as words for the kernel."""
 
 from __future__ import annotations
 
@@ -49,33 +49,35 @@ _INTEGERS = {
     column_types.LONGLONG: 8,
 }
 _ORDERED = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii", "binary"})
-"""Charsets in which the order of bytes is that of the characters' numbers."""
+"""Charsets in which the order of bytes is the order of code points."""
 _UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8"})
 _IN_PATTERNS = _UTF8 | {"ascii", "latin1", "binary"}
-"""Charsets whose characters are told apart in patterns."""
+"""Charsets that patterns support."""
 _STORED_OTHERWISE = frozenset({"uuid", "inet4", "inet6"})
 _FIRST_YEAR = 1900
-"""What YEAR counts from."""
+"""A YEAR is stored as the number of years since this one."""
 Moment = TypeVar("Moment", int, bytes)
 _DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""What a group of so many decimal digits takes in a DECIMAL (`dig2bytes` in strings/decimal.cc)."""
+"""The size of a group of digits in a DECIMAL, by the number of digits (`dig2bytes` in strings/decimal.cc)."""
 
 
 def filter_words(row_filter: RowFilter, table: BoundTable, memory: ProgramMemory) -> list[int]:
-    """The words of the filter, for `row_filter.passes` of the kernel.
+    """The words of the filter, for the kernel's `passes_filter`.
 
-    Raises SettingsError for a column that the table does not have, and for a comparison that its type does not know.
+    Raises SettingsError for a column that the table does not have, and for a comparison that its type does not support.
     """
     binder = _Binder(row_filter.setting, table, memory)
     binder.add(row_filter.predicate)
     if len(binder.words) // layout.FILTER > layout.MAX_FILTER:
-        raise SettingsError(f"{row_filter.setting} has more than {layout.MAX_FILTER} tests: wanted fewer")
+        raise SettingsError(f"{row_filter.setting} has more than {layout.MAX_FILTER} tests: use fewer")
     return [len(binder.words) // layout.FILTER, *binder.words]
 
 
 def current_words(row_end: int, table: BoundTable, memory: ProgramMemory) -> list[int]:
-    """The words of the filter that an image of a current row passes: its end is the last moment of a TIMESTAMP, which
-    MariaDB 11.5 moved from 2038 to 2106, or the last number of a transaction.
+    """The words of a filter for images of current rows: the column ``row_end`` has the largest value of its type.
+
+    This value is the largest transaction number, or the last moment of a TIMESTAMP, which is in 2038 before MariaDB
+    11.5 and in 2106 from then on.
 
     Source: https://mariadb.com/kb/en/system-versioned-tables/, https://mariadb.com/kb/en/timestamp/
     """
@@ -99,21 +101,21 @@ class _Binder:
             case Both(first, second) | Either(first, second):
                 self.add(first)
                 self.add(second)
-                self._put(layout.FILTER_AND if isinstance(predicate, Both) else layout.FILTER_OR)
+                self._add_step(layout.FILTER_AND if isinstance(predicate, Both) else layout.FILTER_OR)
             case Not(part):
                 self.add(part)
-                self._put(layout.FILTER_NOT)
+                self._add_step(layout.FILTER_NOT)
             case IsNull(column):
-                self._put(layout.FILTER_NULL, _IMAGES[column.image], self._position(column))
+                self._add_step(layout.FILTER_NULL, _IMAGES[column.image], self._position(column))
             case Comparison(column, operator, constant):
                 position = self._position(column)
                 test = self._test(position, operator, constant)
-                self._put(test[0], _IMAGES[column.image], position, *test[1:])
+                self._add_step(test[0], _IMAGES[column.image], position, *test[1:])
             case Like(column):
                 position = self._position(column)
-                self._put(layout.FILTER_LIKE, _IMAGES[column.image], position, *self._pattern(position, predicate))
+                self._add_step(layout.FILTER_LIKE, _IMAGES[column.image], position, *self._pattern(position, predicate))
 
-    def _put(self, *words: int) -> None:
+    def _add_step(self, *words: int) -> None:
         self.words += (*words, *[0] * (layout.FILTER - len(words)))
 
     def _position(self, column: ColumnOf) -> int:
@@ -121,7 +123,9 @@ class _Binder:
         return position
 
     def _test(self, position: int, operator: Operator, constant: Constant) -> tuple[int, int, int, int]:
-        """The test's code, the relation that is true, the constant or its address, and its kind or size."""
+        """Four words of a test's step: code, relation, constant or its address, and a property of the constant.
+
+        The property is 1 for an unsigned number, or the size of bytes."""
         column = self._table.columns[position]
         wire, relation = WIRE_TYPES[column.type], _RELATIONS[operator]
         if wire in _INTEGERS:
@@ -142,12 +146,12 @@ class _Binder:
         named = f"{operator} of " if wire is column_types.ENUM else ""
         raise SettingsError(
             f"{self._setting} compares {self._table.schema.database}.{self._table.schema.table}.{column.name}, and "
-            f"{named}{self._table.schema.columns[position].data_type} is not compared: wanted an integer, DECIMAL, "
-            "text or bytes, a date or time, or = and <> of an ENUM. IS NULL is known of each column."
+            f"{named}{self._table.schema.columns[position].data_type} cannot be compared: expected an integer, "
+            "DECIMAL, text or bytes, a date or time, or = and <> of an ENUM. IS NULL works for each column."
         )
 
     def _is_text(self, position: int) -> bool:
-        """Text or bytes, but for those that are written otherwise than they are stored."""
+        """Whether values of the column are text or bytes, and are written as they are stored."""
         wire = WIRE_TYPES[self._table.columns[position].type]
         other = (column_types.JSON, column_types.VECTOR)
         return (
@@ -155,39 +159,38 @@ class _Binder:
         )
 
     def _pattern(self, position: int, like: Like) -> tuple[int, int, int]:
-        """Whether characters are those of UTF-8, the pattern's words and their number."""
+        """1 for UTF-8, else 0; the address of the pattern's words; and their number."""
         column = self._table.columns[position]
         name = f"{self._table.schema.database}.{self._table.schema.table}.{column.name}"
         if not self._is_text(position) or column.charset not in _IN_PATTERNS or _is_padded(column):
             raise SettingsError(
                 f"{self._setting} has LIKE of {name}, a {self._table.schema.columns[position].data_type} of charset "
-                f"{column.charset}: wanted text in {', '.join(sorted(_IN_PATTERNS - {'utf8'}))}, or VARBINARY or BLOB"
+                f"{column.charset}: expected text in {', '.join(sorted(_IN_PATTERNS - {'utf8'}))}, or VARBINARY or BLOB"
             )
-        if not column.tells_all:
+        if not column.distinguishes_characters:
             raise SettingsError(
-                f"{self._setting} has LIKE of {name}, whose collation takes some characters for the same, or is not "
-                "known here: which rows are like the pattern is known of collations that end with _bin only. Compare "
-                "with =, or give the column such a collation"
+                f"{self._setting} has LIKE of {name}, whose collation has equal characters, or is unknown: LIKE is "
+                "supported for collations that end with _bin. Compare with =, or give the column such a collation"
             )
-        words, behind = list[int](), False
+        words, escaped = list[int](), False
         for character in like.pattern:
-            if behind or character not in ("%", "_", like.escape):
-                encoded = charset_codes.encoded(character, column.charset)
+            if escaped or character not in ("%", "_", like.escape):
+                encoded = charset_codes.encode_text(character, column.charset)
                 if encoded is None:
                     raise self._refusal(column, like.pattern, f"text that {column.charset} can hold")
                 words += encoded
-                behind = False
+                escaped = False
             elif character == like.escape:
-                behind = True
+                escaped = True
             else:
                 words.append(layout.ANY if character == "%" else layout.ANY_ONE)
         return int(column.charset in _UTF8), self._memory.place_words(words), len(words)
 
-    def _moment(self, column: BoundColumn, constant: Constant, made: Callable[[str], Moment]) -> Moment:
+    def _moment(self, column: BoundColumn, constant: Constant, parse: Callable[[str], Moment]) -> Moment:
         if not isinstance(constant, str):
             raise self._refusal(column, constant, "a date or time in quotes")
         try:
-            return made(constant)
+            return parse(constant)
         except ValueError as error:
             raise self._refusal(column, constant, str(error)) from None
 
@@ -199,10 +202,10 @@ class _Binder:
     def _bytes(self, relation: int, data: bytes) -> tuple[int, int, int, int]:
         return layout.FILTER_BYTES, relation, self._memory.place_bytes(data), len(data)
 
-    def _refusal(self, column: BoundColumn, constant: Constant, wanted: str) -> SettingsError:
+    def _refusal(self, column: BoundColumn, constant: Constant, expected: str) -> SettingsError:
         return SettingsError(
             f"{self._setting} compares {self._table.schema.database}.{self._table.schema.table}.{column.name} with "
-            f"{constant!r}: wanted {wanted}"
+            f"{constant!r}: expected {expected}"
         )
 
     def _numeric(self, column: BoundColumn, constant: Constant) -> int | Decimal:
@@ -218,57 +221,60 @@ class _Binder:
 
     def _text(self, column: BoundColumn, operator: Operator, constant: Constant) -> bytes:
         if operator not in ("=", "<>") and column.charset not in _ORDERED:
-            raise self._refusal(column, constant, f"= or <>: how {column.charset} is ordered is not known here")
+            raise self._refusal(column, constant, f"= or <>: the order of {column.charset} is not supported")
         if _is_padded(column):
             data = constant.encode() if isinstance(constant, str) else constant
             if not isinstance(data, bytes) or len(data) != column.meta:
                 raise self._refusal(column, constant, f"{column.meta} bytes, as many as each of its values has")
-            return data.rstrip(b"\0")  # as in row images
+            return data.rstrip(b"\0")  # row images omit zero bytes at the end, too
         if isinstance(constant, bytes):
             return constant
         if not isinstance(constant, str):
             raise self._refusal(column, constant, "text in quotes")
-        encoded = charset_codes.encoded(constant, column.charset)
+        encoded = charset_codes.encode_text(constant, column.charset)
         if encoded is None:
             raise self._refusal(column, constant, f"text that {column.charset} can hold")
         return encoded
 
 
 def _is_padded(column: BoundColumn) -> bool:
-    """Whether it is a BINARY, whose values have zero bytes at the end that row images leave out."""
+    """Whether the column is a BINARY: row images omit the zero bytes at the end of its values."""
     return WIRE_TYPES[column.type] is column_types.STRING and column.charset == "binary"
 
 
 def _number(relation: int, constant: int | Decimal, bits: int, *, unsigned: bool) -> tuple[int, int, int, int]:
-    """The test of an integer of so many bits."""
+    """The test that compares an integer of ``bits`` bits with ``constant``."""
     low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    relation, whole = _whole(relation, constant, low, high)
-    return layout.FILTER_NUMBER, relation, whole - 2**63 if unsigned and bits == 64 else whole, int(unsigned)
+    relation, nearest = _whole_relation(relation, constant, low, high)
+    return layout.FILTER_NUMBER, relation, nearest - 2**63 if unsigned and bits == 64 else nearest, int(unsigned)
 
 
-def _whole(relation: int, constant: int | Decimal | Fraction, low: int, high: int) -> tuple[int, int]:
-    """The relation to a whole number from ``low`` to ``high`` that holds for the same ones as that to ``constant``."""
-    whole = math.floor(constant)
-    if whole != constant:  # n < 1.5 is n <= 1, n > 1.5 is n > 1, and no n is 1.5
+def _whole_relation(relation: int, constant: int | Decimal | Fraction, low: int, high: int) -> tuple[int, int]:
+    """A relation and an integer from ``low`` to ``high`` that are equivalent for all integers in this range."""
+    nearest = math.floor(constant)
+    if nearest != constant:  # n < 1.5 is n <= 1, n > 1.5 is n > 1, and no n is 1.5
         relation = (relation & layout.GREATER) | ((layout.LESS | layout.EQUAL) if relation & layout.LESS else 0)
-    if low <= whole <= high:
-        return relation, whole
-    return _ALWAYS if relation & (layout.LESS if whole > high else layout.GREATER) else _NEVER, low
+    if low <= nearest <= high:
+        return relation, nearest
+    return _ALWAYS if relation & (layout.LESS if nearest > high else layout.GREATER) else _NEVER, low
 
 
 def _decimal(relation: int, constant: Decimal, precision: int, scale: int) -> tuple[int, bytes]:
-    """The relation and bytes that a DECIMAL's are compared with: such bytes have the order of their numbers."""
+    """The relation and the bytes for a comparison with a DECIMAL.
+
+    The order of the bytes is the order of the numbers.
+    """
     largest = 10**precision - 1
-    relation, whole = _whole(relation, Fraction(constant) * 10**scale, -largest, largest)
-    digits = f"{abs(whole):0{precision}d}"
-    before, behind = digits[: precision - scale], digits[precision - scale :]
+    relation, nearest = _whole_relation(relation, Fraction(constant) * 10**scale, -largest, largest)
+    digits = f"{abs(nearest):0{precision}d}"
+    before, fraction = digits[: precision - scale], digits[precision - scale :]
     head = len(before) % 9
     groups = [before[:head]] + [before[at : at + 9] for at in range(head, len(before), 9)]
-    groups += [behind[at : at + 9] for at in range(0, len(behind), 9)]
+    groups += [fraction[at : at + 9] for at in range(0, len(fraction), 9)]
     data = bytearray()
     for group in groups:
         data += int(group or "0").to_bytes(_DIGITS_TO_BYTES[len(group)], "big")
-    if whole < 0:
+    if nearest < 0:
         data = bytearray(byte ^ 0xFF for byte in data)
     data[0] ^= 0x80
     return relation, bytes(data)

@@ -1,7 +1,7 @@
-"""The columns of a table as words that the kernel reads: how a value is found in an image, masked, and written.
+"""The columns of a table as words for the kernel, which describe how to find a value in an image, mask and write it.
 
-A mask is what a column rule makes of a value. A constant replaces the value as a kind of its own, and the value is
-never written; the other two are steps of the kernel (`kernel.masks`).
+A constant mask is a kind of column, because the value is never written. The other masks are steps after a value
+(`kernel.masks`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,25 @@ from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.errors import SettingsError
 from changefeed.formats.notation import ColumnText, Notation
 from changefeed.formats.style import Style
-from changefeed.model.column_rules import Constant, Excluded, FirstCharacters, HmacSha256, Sha256, Treatment, as_shown
+from changefeed.model.column_rules import (
+    Constant,
+    Excluded,
+    FirstCharacters,
+    HmacSha256,
+    Sha256,
+    Treatment,
+    mask_column,
+)
 
 _TEXTS = frozenset({layout.UTF8, layout.CODE_TABLE, layout.UTF16, layout.UTF32, layout.ENUM, layout.SET})
 
 
 Mask = tuple[int, int, int, int]
-"""A mask's kind and parameters, as `kernel.masks` reads them."""
+"""The kind of a mask and its three parameters, for `kernel.masks`."""
 NO_MASK: Mask = (layout.MASK_NONE, 0, 0, 0)
 
 
-def masked(
+def masked_spec(
     spec: Spec,
     column: BoundColumn,
     treatment: Treatment | None,
@@ -39,18 +47,18 @@ def masked(
 ) -> tuple[Spec, Mask]:
     """The spec of a column under its treatment, and its mask.
 
-    Raises SettingsError, which begins with ``where``, for a column that is no text and is to be cut.
+    Raises SettingsError, whose message begins with ``where``, if a column that is not text is to be cut.
     """
     match treatment:
         case Constant(text):
-            literal = notation.text(text) if text is not None else b""  # null has no value: see `ProgramBuilder`
+            literal = notation.text(text) if text is not None else b""  # null is written without a value
             place = memory.place_bytes(literal)
             return replace(spec, kind=layout.CONSTANT, a=place, b=len(literal), c=0, d=0), NO_MASK
         case FirstCharacters(count):
             if spec.kind not in _TEXTS:
                 raise SettingsError(
-                    f"{where}.{column.name} is no text, so columns.mask cannot keep its first {count} characters: mask "
-                    "it with `text` or a hash, or leave it out"
+                    f"{where}.{column.name} is not text, so columns.mask cannot keep its first {count} characters: "
+                    "mask it with `text` or a hash, or leave it out"
                 )
             return spec, (layout.MASK_FIRST, count, 0, 0)
         case Sha256(salt):
@@ -64,19 +72,19 @@ def masked(
 
 
 def _key_blocks(key: bytes) -> tuple[bytes, bytes]:
-    """What HMAC hashes before the text, and before that digest: the key in a block, under two paddings (RFC 2104)."""
+    """The inner and the outer block of HMAC: the key with each of two paddings (RFC 2104)."""
     block = (hashlib.sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
     return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
 
 
 _REFUSED = (0, -1)
-"""Instead of a literal's address and size: nothing stands for the column, and the row is refused."""
+"""Instead of a literal's address and size: the column must not be omitted, so the kernel refuses the row."""
 
 
 class Specs:
-    """The words of one table's columns, in the memory once for each notation that its rows are written in.
+    """The words of one table's columns, stored once for each notation of its rows.
 
-    ``treatments`` are by the column's number, ``where`` is what errors about them begin with.
+    ``treatments`` has the treatments by the number of the column; ``where`` begins the error messages about them.
     """
 
     def __init__(
@@ -87,27 +95,27 @@ class Specs:
         self._known: dict[Notation, tuple[int, list[int]]] = {}
 
     def of(self, notation: Notation) -> tuple[int, list[int]]:
-        """The address of the words in ``notation``, and the numbers of the columns that are shown in it.
+        """The address of the words for ``notation``, and the numbers of the columns that it shows.
 
         Raises SettingsError for a treatment that does not fit its column.
         """
         if notation not in self._known:
-            self._known[notation] = self._placed(notation)
+            self._known[notation] = self._place(notation)
         return self._known[notation]
 
-    def _placed(self, notation: Notation) -> tuple[int, list[int]]:
+    def _place(self, notation: Notation) -> tuple[int, list[int]]:
         words: list[int] = []
         shown: list[int] = []
         for number, column in enumerate(self._table.columns):
             treatment = self._treatments.get(number)
-            shown_column = as_shown(self._table.schema.columns[number], treatment)
+            shown_column = mask_column(self._table.schema.columns[number], treatment)
             text = notation.column(shown_column)
             if _is_shown(treatment, text):
                 shown.append(number)
             plain = codecs.spec_of(column, self._style, self._memory)
             if plain.kind & layout.GROUP == layout.TEMPORALS and shown_column.nullable is False:
                 plain = replace(plain, d=plain.d | layout.STRICT)
-            spec, mask = masked(plain, column, treatment, self._memory, notation, self._where)
+            spec, mask = masked_spec(plain, column, treatment, self._memory, notation, self._where)
             if treatment is None and notation.binary is not None:
                 spec = binary_codecs.binary_spec(spec, column, notation.binary.type_of(shown_column), self._memory)
             words += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d)
@@ -122,7 +130,7 @@ class Specs:
         return self._memory.place_words(words), shown
 
     def _steps(self, mask: Mask, after: bytes, *, is_sized: bool) -> int:
-        """The address of what is done behind a value: a mask, and the literal that ends it; -1 for neither."""
+        """The address of the steps after a value: a mask, and the literal after the value; -1 if there is neither."""
         if mask == NO_MASK and not after:
             return -1
         return self._memory.place_words([*mask, *self._literal(after), int(is_sized)])

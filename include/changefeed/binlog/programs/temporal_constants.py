@@ -1,4 +1,4 @@
-"""Dates and times that a condition compares with, as the bytes of row images, whose order is that of time.
+"""Converts dates and times in conditions to the bytes of row images. The order of the bytes is the order of time.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html and mysys/my_time.cc of the server, whose
 formats are those since MySQL 5.6.
@@ -21,27 +21,27 @@ _LATEST_SECOND = 2**32 - 1
 
 
 def date_word(text: str) -> int:
-    """A DATE as a number: the day in five bits, the month in four, the year. Raises ValueError for another text."""
+    """A DATE as a number: day in five bits, month in four bits, year. Raises ValueError for a text that is no date."""
     match = _DATE.fullmatch(text)
     if match is None:
         raise ValueError("a date in quotes, as '2026-01-31'")
     try:
         day = date(*map(int, match.groups()))
     except ValueError:
-        raise ValueError("a date that there is") from None
+        raise ValueError("an existing date") from None
     return day.year << 9 | day.month << 5 | day.day
 
 
 def datetime_bytes(text: str, digits: int) -> bytes:
-    """A DATETIME with so many digits of a fraction; raises ValueError for a text that is none."""
+    """A DATETIME with ``digits`` digits of a fraction; raises ValueError for a text that is no date and time."""
     moment = _moment(text)
-    whole = (moment.year * 13 + moment.month) << 5 | moment.day
-    whole = whole << 17 | moment.hour << 12 | moment.minute << 6 | moment.second
-    return (whole + (1 << 39)).to_bytes(5, "big") + _fraction(moment.microsecond, digits)
+    packed = (moment.year * 13 + moment.month) << 5 | moment.day
+    packed = packed << 17 | moment.hour << 12 | moment.minute << 6 | moment.second
+    return (packed + (1 << 39)).to_bytes(5, "big") + _fraction(moment.microsecond, digits)
 
 
 def timestamp_bytes(text: str, digits: int) -> bytes:
-    """A TIMESTAMP of that moment in UTC; raises ValueError as `datetime_bytes`, and for one that no TIMESTAMP has."""
+    """A TIMESTAMP of the UTC time ``text``; raises ValueError as `datetime_bytes`, and outside a TIMESTAMP's range."""
     moment = _moment(text)
     seconds = int(moment.timestamp())
     if not 0 < seconds <= _LATEST_SECOND:
@@ -50,18 +50,18 @@ def timestamp_bytes(text: str, digits: int) -> bytes:
 
 
 def time_bytes(text: str, digits: int) -> bytes:
-    """A TIME with so many digits of a fraction; raises ValueError for a text that is none."""
+    """A TIME with ``digits`` digits of a fraction; raises ValueError for a text that is no time."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError("a time in quotes, as '12:30:45', with three digits of hours at most")
     hours, minutes, seconds = (int(match[number]) for number in (2, 3, 4))
-    whole, micros = hours << 12 | minutes << 6 | seconds, _micros(match[5])
-    if whole * 1_000_000 + micros > _LARGEST_TIME:
+    packed, micros = hours << 12 | minutes << 6 | seconds, _micros(match[5])
+    if packed * 1_000_000 + micros > _LARGEST_TIME:
         raise ValueError("a time up to 838:59:59")
-    behind = _fraction(micros, digits)
-    number = whole << 8 * len(behind) | int.from_bytes(behind, "big")
-    zero = 1 << 23 + 8 * len(behind)
-    return (zero - number if match[1] else zero + number).to_bytes(3 + len(behind), "big")
+    fraction = _fraction(micros, digits)
+    number = packed << 8 * len(fraction) | int.from_bytes(fraction, "big")
+    zero = 1 << 23 + 8 * len(fraction)
+    return (zero - number if match[1] else zero + number).to_bytes(3 + len(fraction), "big")
 
 
 BYTES: Mapping[WireType, Callable[[str, int], bytes]] = {
@@ -69,7 +69,7 @@ BYTES: Mapping[WireType, Callable[[str, int], bytes]] = {
     column_types.TIMESTAMP2: timestamp_bytes,
     column_types.TIME2: time_bytes,
 }
-"""By the type of a column: of a text and the column's digits the bytes of its values."""
+"""For each type of column, a function that converts a text to bytes; its second argument is the column's digits."""
 
 
 def _moment(text: str) -> datetime:
@@ -80,7 +80,7 @@ def _moment(text: str) -> datetime:
     try:
         return datetime(year, month, day, hour, minute, second, _micros(match[7]), UTC)
     except ValueError:
-        raise ValueError("a date and time that there is") from None
+        raise ValueError("an existing date and time") from None
 
 
 def _micros(digits: str | None) -> int:
@@ -88,7 +88,7 @@ def _micros(digits: str | None) -> int:
 
 
 def _fraction(micros: int, digits: int) -> bytes:
-    """Two digits a byte, as many as the column's have."""
+    """The fraction in bytes that have two digits each, as many as a column with ``digits`` digits has."""
     if micros % 10 ** (6 - digits):
         raise ValueError(f"at most {digits} digits of a second's fraction, as many as the column has")
     size = (digits + 1) // 2

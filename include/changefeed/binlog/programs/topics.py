@@ -1,4 +1,4 @@
-"""The topics that a decoder's messages go to, and the groups of their partitions."""
+"""Numbers the topic-partitions of a decoder's messages as groups."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from changefeed.model.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class UnfinishedTable:
-    """What the rows of an unfinished group are: rows of a table with these columns, bound for ``route``."""
+    """A table whose rows are in an unfinished group: they have the columns of ``schema``, and ``route`` applies."""
 
     schema: TableSchema
     route: Route
 
 
 class Topics:
-    """Numbers groups: all partitions of a topic in a row.
+    """The numbers of groups; the partitions of a topic have consecutive numbers.
 
-    ``unfinished`` has the tables whose rows a `RowTransformer` makes messages of, each by the name that its group has
-    in a topic's stead.
+    ``unfinished`` has the tables of a `RowTransformer`'s rows, by the name of their group, which has no topic.
     """
 
     def __init__(self) -> None:
@@ -30,7 +29,7 @@ class Topics:
         self._known: dict[str, tuple[int, int]] = {}
 
     def group_of(self, topic: str, partitions: int) -> int:
-        """The number of the topic's partition 0; the others follow it."""
+        """The number of the group for partition 0 of the topic; the other partitions follow it."""
         known = self._known.get(topic)
         if known is not None and known[1] >= partitions:
             return known[0]
@@ -40,7 +39,7 @@ class Topics:
         return first
 
     def unfinished_group(self, table: UnfinishedTable) -> int:
-        """The number of the group for rows of ``table``."""
+        """The number of the group for unfinished rows of ``table``."""
         name = self._names.setdefault(table, f"unfinished {len(self._names)}")  # no topic has a space in its name
         self.unfinished.setdefault(name, table)
         return self.group_of(name, 1)

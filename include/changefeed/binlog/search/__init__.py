@@ -1,1 +1,1 @@
-"""Reading a binlog without decoding rows: to cut it, and to find coordinates, GTIDs or a time in it."""
+"""Reads a binlog without decoding rows: cuts it into slices, and finds coordinates, GTIDs or a time."""

@@ -1,7 +1,7 @@
-"""Commit boundaries of a binlog file: where a checkpoint may stand, with the time and the GTID that follow it.
+"""Reads the commit boundaries of a binlog file, which are the possible checkpoints, with the time and GTID after each.
 
-One by one, for whoever needs the first ones only, as each plan does: no kernel is loaded for that. `file_ranges` is for
-those who read on.
+This module reads them one by one, without a kernel, for callers that need only the first boundaries, as each plan does.
+For many boundaries use `file_ranges`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from changefeed.binlog.events.framing import (
     DamagedEvent,
     EventType,
     FormatDescription,
-    stands_in_file,
-    whole_events,
+    complete_events,
+    is_in_file,
 )
 from changefeed.binlog.events.gtids import gtid_of
 from changefeed.errors import BinlogFormatError
@@ -37,7 +37,10 @@ _BETWEEN = frozenset(
 
 @dataclass(frozen=True)
 class Boundary:
-    """Between two transactions of a file. ``gtid`` is of the transaction that begins here, '' where none does."""
+    """A position between two transactions of a file.
+
+    ``gtid`` is the GTID of the transaction that begins here, or ''.
+    """
 
     position: int
     ts_seconds: int
@@ -46,18 +49,18 @@ class Boundary:
 
 
 def boundaries(chunks: Iterable[bytes | bytearray | memoryview], file: str, start: int, end: int) -> Iterator[Boundary]:
-    """The commit boundaries in ``[start, end)``, in order; ``start`` must be one of them.
+    """Yield the commit boundaries in ``[start, end)``, in order; ``start`` must be one of them.
 
-    ``chunks`` are the bytes of whole events as a dump or a file gives them, from ``start`` on; those of a dump begin
-    with events that the server made up. Raises BinlogFormatError for bytes that cannot be followed.
+    ``chunks`` are the bytes of a dump or a file from ``start`` on, in complete events; a dump begins with artificial
+    events. Raises BinlogFormatError for bytes that are not a sequence of events.
     """
     position, checksum = start, 0
     try:
-        for event in whole_events(chunks, end - start):
+        for event in complete_events(chunks, end - start):
             seconds, kind, server_id, size, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
-            if not stands_in_file(kind, next_position, flags, position):
+            if not is_in_file(kind, next_position, flags, position):
                 continue
             if position >= end:
                 return

@@ -1,4 +1,4 @@
-"""Going over a file's events: chunks of bytes to a kernel, and the few events that it leaves to Python."""
+"""Passes the bytes of a file's events to a kernel, and reads the few events that the kernel leaves to Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from changefeed.binlog.events.framing import (
     DamagedEvent,
     EventType,
     FormatDescription,
-    stands_in_file,
+    is_in_file,
 )
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.kernel import hop
@@ -23,26 +23,26 @@ from changefeed.native.memory import Words
 
 
 class EventWalk:
-    """The bytes of ``piece`` on their way through a kernel whose state begins as that of `hop` does."""
+    """Passes the bytes of ``slice`` to a kernel, whose state begins with the words of `hop`."""
 
-    def __init__(self, piece: Slice, state_words: int = hop.STATE_WORDS) -> None:
-        self.piece, self.source = piece, Input()
+    def __init__(self, slice: Slice, state_words: int = hop.STATE_WORDS) -> None:
+        self.slice, self.source = slice, Input()
         self.checksum_size = 0
         self.state: Words = np.zeros(state_words, np.int64)
-        self.state[hop.POSITION], self.state[hop.END] = piece.start, piece.end
+        self.state[hop.POSITION], self.state[hop.END] = slice.start, slice.end
 
     @property
     def position(self) -> int:
-        """That of the next event, in its file."""
+        """The position of the next event in its file."""
         return int(self.state[hop.POSITION])
 
     def read(self, chunks: Iterable[bytes | bytearray | memoryview], go_on: Callable[[], int]) -> Iterator[None]:
-        """Let ``go_on``, which calls `run`, take what is there of ``chunks``, and yield after each.
+        """Call ``go_on``, which calls `run`, for the bytes of each chunk; yields after each chunk.
 
-        Raises BinlogFormatError, with coordinates, for bytes that cannot be followed.
+        Raises BinlogFormatError, with coordinates, for bytes that are not a sequence of events.
         """
         source = self.source
-        with self.located():
+        with self.add_coordinates():
             for chunk in chunks:
                 view = memoryview(chunk).cast("B")
                 while len(view):
@@ -55,7 +55,7 @@ class EventWalk:
                 raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event are left over")
 
     def run(self, kernel: Callable[[], int]) -> int:
-        """One call of a kernel over the bytes that are there; returns what it returns."""
+        """Call a kernel over the available bytes; returns its code."""
         state = self.state
         state[hop.AT], state[hop.FILLED] = self.source.at, self.source.filled
         code = kernel()
@@ -63,32 +63,31 @@ class EventWalk:
         return code
 
     def event(self) -> bytes | None:
-        """The event that the kernel left to Python; None for one that stands in no file, which is passed over."""
+        """The event that the kernel left to Python; None for an artificial event, which is skipped."""
         _, kind, _, size, next_position, flags = self.source.header()
-        left = self.piece.end - self.position
-        if not HEADER_SIZE + self.checksum_size <= size <= max(left, hop.MOST_MADE_UP):
+        left = self.slice.end - self.position
+        if not HEADER_SIZE + self.checksum_size <= size <= max(left, hop.LARGEST_ARTIFICIAL):
             raise DamagedEvent(
-                f"an event says that it has {size} bytes: its header alone has {HEADER_SIZE}, and all that is left to "
-                f"read {left}"
+                f"an event claims {size} bytes: its header alone has {HEADER_SIZE}, and only {left} are left to read"
             )
         event = self.source.event(size)
         if kind == EventType.FORMAT_DESCRIPTION:
             self.checksum_size = CHECKSUM_SIZE * FormatDescription.parse(event[HEADER_SIZE:]).checksum
-        if stands_in_file(kind, next_position, flags, self.position):
+        if is_in_file(kind, next_position, flags, self.position):
             return event
         self.source.at += size
         return None
 
-    def pass_over(self, event: bytes) -> None:
-        """Go on behind ``event``."""
+    def skip_event(self, event: bytes) -> None:
+        """Go to the event after ``event``."""
         self.source.at += len(event)
         self.state[hop.POSITION] += len(event)
         self.state[hop.EVENTS] += 1
 
     @contextmanager
-    def located(self) -> Iterator[None]:
-        """Raise a BinlogFormatError with coordinates for the damage of an event."""
+    def add_coordinates(self) -> Iterator[None]:
+        """Turn DamagedEvent into a BinlogFormatError with coordinates."""
         try:
             yield
         except DamagedEvent as damage:
-            raise BinlogFormatError(f"binlog {self.piece.file}:{self.position}: {damage}") from damage
+            raise BinlogFormatError(f"binlog {self.slice.file}:{self.position}: {damage}") from damage

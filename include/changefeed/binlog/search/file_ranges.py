@@ -1,4 +1,4 @@
-"""The commit boundaries of a binlog, a range of a file at a time: at the speed at which a server sends, by a kernel."""
+"""The commit boundaries of a binlog, as ranges of a file; a kernel reads them at the speed of the dump."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ Mask = npt.NDArray[np.bool_]
 Indexes = npt.NDArray[np.intp]
 
 Run = tuple[int, int, int, int, int, str]
-"""Kind, a, b, first and last number, and the `uuid:tag` of a tagged GTID: what `GtidRuns.add` takes."""
+"""Kind, a, b, first and last number, and the `uuid:tag` of a tagged GTID: the arguments of `GtidRuns.add`."""
 
 
 @dataclass(frozen=True)
 class GtidWords:
-    """The GTIDs of transactions in their order, arrays of equal length; ``kinds`` is 0 where there is none.
+    """The GTIDs of transactions in binlog order, as arrays of equal length.
 
-    Kind, a, b and number are those of `Gtid`; ``tagged`` has those with a tag, by index.
+    Kind, a, b and number are as in `Gtid`; the kind is 0 for a transaction without a GTID. ``tagged`` has the GTIDs
+    with a tag, by index.
     """
 
     kinds: Words
@@ -42,21 +43,23 @@ class GtidWords:
 
     @property
     def present(self) -> Mask:
-        """Where there is one."""
+        """A mask that is True for transactions with a GTID."""
         present: Mask = self.kinds != 0
         return present
 
     def mariadb(self) -> Iterator[tuple[int, int, int, int]]:
-        """Index, domain, server and number of MariaDB's."""
+        """Yield index, domain, server and number of each GTID of MariaDB."""
         where = np.flatnonzero(self.kinds == MARIADB)
         columns = (where, self.a[where], self.b[where], self.numbers[where])
         yield from zip(*(column.tolist() for column in columns), strict=True)
 
     def runs(self, chosen: Mask | slice = slice(None)) -> Iterator[Run]:
-        """Those of ``chosen`` as runs of numbers, by source and in order; of a MariaDB domain the latest comes last."""
-        wanted = np.zeros(len(self.kinds), np.bool_)
-        wanted[chosen] = True
-        for kind, a, b, where in self._sources(np.flatnonzero(wanted & self.present)):
+        """Yield the GTIDs of ``chosen`` as runs of numbers, by source and in order.
+
+        The last run of a MariaDB domain is the latest."""
+        selected = np.zeros(len(self.kinds), np.bool_)
+        selected[chosen] = True
+        for kind, a, b, where in self._sources(np.flatnonzero(selected & self.present)):
             numbers = self.numbers[where]
             ends = np.flatnonzero(np.diff(numbers) != 1)
             firsts, lasts = numbers[np.append(0, ends + 1)], numbers[np.append(ends, len(numbers) - 1)]
@@ -64,7 +67,7 @@ class GtidWords:
                 yield kind, a, b, first, last, self._prefix(kind, where)
 
     def contained_in(self, gtids: GtidSet) -> Mask:
-        """Which of them are in the set; False where there is none. Of MariaDB's numbers are compared, as sets do."""
+        """A mask that is True for GTIDs in the set ``gtids``. MariaDB's GTIDs are compared by number, as in the set."""
         contained = np.zeros(len(self.kinds), np.bool_)
         intervals = dict(gtids.intervals)
         for kind, a, b, where in self._sources(np.flatnonzero(self.present)):
@@ -80,7 +83,7 @@ class GtidWords:
         return self.tagged[int(where[0])].prefix if kind == TAGGED else ""
 
     def _sources(self, where: Indexes) -> Iterator[tuple[int, int, int, Indexes]]:
-        """Kind, a and b of each source among ``where``, and where it stands; by where each stands last."""
+        """Yield kind, a and b of each source among ``where``, with its indexes; in the order of the last index."""
         if not len(where):
             return
         sources = np.stack((self.kinds[where], self.a[where], self.b[where]), axis=1)
@@ -105,10 +108,10 @@ _MOST_ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class FileRange:
-    """Commit boundaries that follow one another in ``file``, as arrays of equal length; never empty.
+    """Consecutive commit boundaries of ``file``, as arrays of equal length; never empty.
 
-    ``seconds`` is when the event behind each was written. ``opens`` says whether a transaction begins there, and
-    ``gtids`` which.
+    For each boundary ``seconds`` has the time of the event after it, ``opens`` whether a transaction begins there, and
+    ``gtids`` the GTID of this transaction.
     """
 
     file: str
@@ -117,12 +120,12 @@ class FileRange:
     opens: Mask
     gtids: GtidWords
     earlier: Sequence[Run]
-    """Of the ranges before it; it grows, and ``earlier_runs`` of them are."""
+    """The runs of all ranges of the file so far; the list grows. Its first ``earlier_runs`` are of earlier ranges."""
     earlier_runs: int
     begin_gtids: str
 
     def gtids_before(self, index: int) -> str:
-        """The GTIDs of everything before a boundary."""
+        """The GTID set of all transactions before the boundary with this ``index``."""
         runs = GtidRuns(self.begin_gtids)
         for run in (*self.earlier[: self.earlier_runs], *self.gtids.runs(slice(index))):
             runs.add(*run)
@@ -132,9 +135,10 @@ class FileRange:
 def file_ranges(
     chunks: Iterable[bytes | bytearray | memoryview], file: str, start: int, end: int, gtids: str
 ) -> Iterator[FileRange]:
-    """The commit boundaries in ``[start, end)``, in order; ``start`` must be one, and ``gtids`` those before it.
+    """Yield the commit boundaries in ``[start, end)``, in order.
 
-    ``chunks`` are those that `boundaries` takes. Raises BinlogFormatError for bytes that cannot be followed.
+    ``start`` must be a commit boundary; ``gtids`` is the GTID set of all transactions before it. ``chunks`` are as in
+    `boundaries`. Raises BinlogFormatError for bytes that are not a sequence of events.
     """
     walk = EventWalk(Slice(0, file, start, end), kernel.BOUNDARY_STATE_WORDS)
     rows: Words = np.empty(_MOST_ROWS * kernel.ROW, np.int64)
@@ -157,7 +161,7 @@ def file_ranges(
                 if event is not None:  # the file's FORMAT_DESCRIPTION
                     seconds, *_ = HEADER.unpack_from(event)
                     parts.append((np.array([[walk.position, seconds, 0, 0, 0, 0, 0]]), {}))
-                    walk.pass_over(event)
+                    walk.skip_event(event)
             elif code != hop.FULL:
                 return code
 
@@ -169,7 +173,7 @@ def file_ranges(
         except StopIteration:
             return
         except BinlogFormatError as error:
-            damage = error  # for whoever needs more than the boundaries before it
+            damage = error  # raised after the caller has got the boundaries before the damage
         for words, tagged in parts:
             positions, seconds, opens, kinds, a, b, numbers = words.T
             gtid_words = GtidWords(kinds, a, b, numbers, tagged)
@@ -181,7 +185,7 @@ def file_ranges(
 
 
 def _with_tags(words: Words, walk: EventWalk) -> tuple[Words, dict[int, Gtid]]:
-    """The rows, and the tagged GTIDs among them; raises DamagedEvent for one that cannot be read."""
+    """The rows with the words of tagged GTIDs, and these GTIDs by index; raises DamagedEvent for an unreadable GTID."""
     tagged: dict[int, Gtid] = {}
     *_, kinds, _, _, numbers = words.T
     for index in np.flatnonzero(kinds == TAGGED).tolist():

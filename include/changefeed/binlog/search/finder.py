@@ -1,9 +1,10 @@
-"""Finding a commit boundary in a binlog: by coordinates, GTID set, time or size.
+"""Find commit boundaries in a binlog: by coordinates, GTID set, time or size.
 
-A position of MariaDB names the last transaction of each replication domain, DOMAIN-SERVER-NUMBER. Numbers alone prove
-nothing: a follower that never got 0-1-11 and became the source goes on with 0-2-9, 0-2-10 and so on, past 11. So each
-transaction is looked for as it is, its server included, as a MariaDB source does for a replica that connects with a
-position (https://mariadb.com/kb/en/gtid/#gtid_strict_mode).
+A GTID position of MariaDB has the last transaction of each replication domain, as DOMAIN-SERVER-NUMBER. A number alone
+does not identify a transaction. For example, a replica that has not received 0-1-11 is promoted: it continues with
+0-2-9, 0-2-10 and so on, and passes number 11 without having 0-1-11. So the search compares server and number, as a
+MariaDB source does for a replica that connects with a GTID position
+(https://mariadb.com/kb/en/gtid/#gtid_strict_mode).
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
 
 from changefeed.binlog.events.gtids import GtidRuns
 from changefeed.binlog.search.boundaries import boundaries
@@ -23,55 +22,57 @@ from changefeed.model.window import BinlogFile
 
 
 class DomainPositions:
-    """Takes a binlog's GTIDs in its order, and knows which of ``wanted`` stand in it.
+    """Checks that the ``requested`` transactions are in a MariaDB binlog; `see` takes the binlog's GTIDs in order.
 
-    ``begin`` is the position at which reading begins.
+    ``begin`` is the GTID position before the first of them.
     """
 
-    def __init__(self, wanted: Iterable[str], begin: GtidSet) -> None:
-        self._wanted: dict[int, set[tuple[int, int]]] = {}
-        for gtid in wanted:
+    def __init__(self, requested: Iterable[str], begin: GtidSet) -> None:
+        self._missing: dict[int, set[tuple[int, int]]] = {}
+        for gtid in requested:
             domain, server, number = map(int, gtid.split("-"))
-            self._wanted.setdefault(domain, set()).add((server, number))
+            self._missing.setdefault(domain, set()).add((server, number))
         self._last: dict[int, int] = {}
         self._disorder = ""
         for gtid in begin.mariadb_gtids:
             self.see(*map(int, gtid.split("-")))
 
     def see(self, domain: int, server: int, number: int) -> None:
-        """The next transaction's GTID."""
-        if domain not in self._wanted:
+        """Take the GTID of the binlog's next transaction."""
+        if domain not in self._missing:
             return
         if number <= self._last.get(domain, 0):
             self._disorder = self._disorder or f"{domain}-{server}-{number}"
         self._last[domain] = number
-        self._wanted[domain].discard((server, number))
+        self._missing[domain].discard((server, number))
 
     @property
     def complete(self) -> bool:
-        """Whether all of them were seen."""
-        return not any(self._wanted.values())
+        """Whether all requested transactions were seen."""
+        return not any(self._missing.values())
 
     def fault(self, *, at_end: bool = False) -> str:
-        """What shows that the binlog is not one behind ``wanted``, as the end of a sentence, or ''.
+        """Why reading cannot resume after ``requested`` in this binlog; '' if it can.
 
-        A transaction is not in its place when its domain has come past its number; ``at_end`` of the binlog is known
-        whether it is there at all. Where numbers of a domain do not rise, two servers wrote to it: then a transaction
-        does not tell what stands before it.
+        In an error message the text comes after "the binlog".
+
+        A requested transaction is missing if it was not seen, and either its domain has a later number or the binlog
+        ends (``at_end``). If the numbers of a domain are not ascending, two servers wrote to it, and a GTID does not
+        identify the transactions before it.
         """
         lost = sorted(
             f"{domain}-{server}-{number}"
-            for domain, wanted in self._wanted.items()
-            for server, number in wanted
+            for domain, requested in self._missing.items()
+            for server, number in requested
             if at_end or number <= self._last.get(domain, 0)
         )
         if lost:
-            return f"lacks transactions {', '.join(lost)}"
+            return f"does not have transactions {', '.join(lost)}"
         if self._disorder:
             return (
-                f"has transaction {self._disorder} behind a higher number of its domain, or the same: the server "
-                "logged a transaction of its own while it was a replica, with gtid_strict_mode=OFF (ANALYZE TABLE is "
-                "enough), so GTIDs do not tell what stands before a position"
+                f"has transaction {self._disorder} after a higher or equal number of its domain: the server "
+                "logged a transaction of its own while it was a replica, with gtid_strict_mode=OFF (for example by "
+                "ANALYZE TABLE), so a GTID does not identify the transactions before it"
             )
         return ""
 
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """A commit boundary, and the GTIDs of everything before it ('' where the source has none)."""
+    """A commit boundary, and the GTID set of all transactions before it ('' if they have no GTIDs)."""
 
     coordinates: BinlogCoordinates
     gtids: str = ""
@@ -92,10 +93,10 @@ class ResumePoint:
 
 
 class Binlogs(Protocol):
-    """Binlog files that can be read: those of a server, or archived ones."""
+    """The binlog files of a server, or archived binlog files."""
 
     def files(self) -> Sequence[BinlogFile]:
-        """The files, oldest first; the last may grow. Raises BinlogGoneError where there are none."""
+        """The files, oldest first; the last one may grow. Raises BinlogGoneError if there are none."""
         ...
 
     def end(self) -> ResumePoint:
@@ -103,22 +104,26 @@ class Binlogs(Protocol):
         ...
 
     def chunks(self, file: str, start: int, end: int) -> Iterable[bytes]:
-        """The events of ``file`` from ``start`` on, its FORMAT_DESCRIPTION first, as `boundaries` takes them."""
+        """The bytes of the events in ``[start, end)`` of ``file``, after its FORMAT_DESCRIPTION; see `boundaries`."""
+        ...
+
+    def first_events(self, file: str, start: int, end: int) -> Iterable[bytes]:
+        """The bytes of `chunks`, for a caller that needs only the first events: reading them loads no kernels."""
         ...
 
     def previous_gtids(self, file: str) -> str:
-        """GTIDs of everything before ``file``."""
+        """The GTID set of all transactions before ``file``."""
         ...
 
 
 @dataclass(frozen=True)
 class Finder:
-    """Searches ``binlogs``; files that need not be read are passed over."""
+    """Finds commit boundaries in ``binlogs``; reads only the files that may have them."""
 
     binlogs: Binlogs
 
     def earliest(self) -> ResumePoint:
-        """The begin of the oldest file."""
+        """The start of the oldest file."""
         return self.begin_of(self.binlogs.files()[0].name)
 
     def latest(self) -> ResumePoint:
@@ -131,28 +136,30 @@ class Finder:
         return ResumePoint(BinlogCoordinates(file, FIRST_POSITION), self.binlogs.previous_gtids(file))
 
     def end_of(self, file: str) -> ResumePoint:
-        """Where a file is complete: the begin of the next one, or the end of the binlog."""
+        """The end of a file: the start of the next file, or the end of the binlog."""
         names = [file.name for file in self.binlogs.files()]
         number = names.index(self._file(file).name)
         return self.begin_of(names[number + 1]) if number + 1 < len(names) else self.latest()
 
     def at(self, coordinates: BinlogCoordinates) -> ResumePoint:
-        """The commit boundary at ``coordinates``.
+        """The resume point at ``coordinates``, which must be a commit boundary.
 
-        Raises BinlogGoneError for a file that is not there, SettingsError where they are no commit boundary: then
-        the message names the nearest ones.
+        Raises BinlogGoneError if the file is missing, SettingsError if the coordinates are not a commit boundary; the
+        message has the two nearest boundaries.
         """
         file = self._file(coordinates.file)
         if coordinates.position == FIRST_POSITION:
             return self.begin_of(file.name)
         size = self._size(file)
         if coordinates.position > size:
-            raise SettingsError(f"{coordinates} is past the end of its file: {file.name} ends at {size}")
+            raise SettingsError(
+                f"expected a position up to {size}, the end of {file.name}, found {coordinates}. Choose an earlier one."
+            )
         before, after = FIRST_POSITION, size
         begin = self.begin_of(file.name)
         reached: tuple[FileRange, int] | None = None
         for file_range in self._walk_from(begin, size):
-            index = int(np.searchsorted(file_range.positions, coordinates.position))
+            index = int(file_range.positions.searchsorted(coordinates.position))
             reached = file_range, index
             if index:
                 before = int(file_range.positions[index - 1])
@@ -161,39 +168,41 @@ class Finder:
                 break
         if after != coordinates.position:
             raise SettingsError(
-                f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
-                f"The nearest are {file.name}:{before} and {file.name}:{after}."
+                f"{coordinates} is inside a transaction or an event: a checkpoint is always between two transactions. "
+                f"Choose one of the nearest boundaries, {file.name}:{before} or {file.name}:{after}."
             )
         return ResumePoint(coordinates, reached[0].gtids_before(reached[1]) if reached else begin.gtids)
 
-    def after_gtids(self, wanted: GtidSet) -> ResumePoint:
-        """The first commit boundary whose next transaction is not in ``wanted``: where one that has them resumes.
+    def after_gtids(self, requested: GtidSet) -> ResumePoint:
+        """The boundary before the first transaction that is not in ``requested``.
 
-        Raises BinlogGoneError when transactions that ``wanted`` lacks are older than the oldest file, or, for a
-        position of MariaDB, when its transactions are not in the binlog.
+        A reader that has ``requested`` resumes there.
+
+        Raises BinlogGoneError if a transaction that is not in ``requested`` is older than the oldest file, or if
+        ``requested`` is a GTID position of MariaDB and its transactions are not in the binlog.
         """
         files = self.binlogs.files()
         chosen: BinlogFile | None = None
         for file in reversed(files):
-            if wanted.contains(GtidSet.parse(self.binlogs.previous_gtids(file.name))):
+            if requested.contains(GtidSet.parse(self.binlogs.previous_gtids(file.name))):
                 chosen = file
                 break
         if chosen is None:
-            missing = GtidSet.parse(self.binlogs.previous_gtids(files[0].name)).subtract(wanted)
+            missing = GtidSet.parse(self.binlogs.previous_gtids(files[0].name)).subtract(requested)
             raise BinlogGoneError(
-                f"transactions {missing} are in no file any more (the oldest is {files[0].name}), and the GTID set "
-                f"{wanted} lacks them: changes would be lost. Publish them with a backfill of archived files, if "
-                "there are any; seek to earliest to go on without them."
+                f"transactions {missing} are no longer in the binlog (its oldest file is {files[0].name}), and GTID "
+                f"set {requested} does not have them: their changes would be lost. If you have archived files, publish "
+                "these with a backfill. To continue without the changes, seek to earliest"
             )
         begin = self.begin_of(chosen.name)
-        positions = DomainPositions(wanted.mariadb_gtids, GtidSet.parse(begin.gtids))
+        positions = DomainPositions(requested.mariadb_gtids, GtidSet.parse(begin.gtids))
         resume: ResumePoint | None = None
         for file_range in self._walk(begin):
             resume_at = 0
             if resume is None:
-                lacking = np.flatnonzero(file_range.gtids.present & ~file_range.gtids.contained_in(wanted))
-                resume_at = int(lacking[0]) if len(lacking) else len(file_range.positions)
-                resume = _point(file_range, resume_at) if len(lacking) else None
+                (absent,) = (file_range.gtids.present & ~file_range.gtids.contained_in(requested)).nonzero()
+                resume_at = int(absent[0]) if len(absent) else len(file_range.positions)
+                resume = _point(file_range, resume_at) if len(absent) else None
             for index, *gtid in file_range.gtids.mariadb():
                 if positions.complete and (index >= resume_at or positions.fault()):
                     break
@@ -202,35 +211,37 @@ class Finder:
                 break
         if fault := positions.fault(at_end=True):
             why = (
-                "Nothing shows that changes were lost, and nothing that none were"
+                "Whether changes were lost is unknown"
                 if positions.complete
-                else f"It was written to by a server that did not have all transactions up to {wanted}"
+                else f"The server that wrote it did not have all transactions up to {requested}"
             )
             raise BinlogGoneError(f"the binlog from {begin} on {fault}. {why}")
         return resume or self.latest()
 
-    def nameless_before(self, resume: BinlogCoordinates, wanted: GtidSet) -> BinlogCoordinates | None:
-        """Where the first transaction without a GTID is that may follow those of ``wanted``, and is before ``resume``.
+    def anonymous_before(self, resume: BinlogCoordinates, requested: GtidSet) -> BinlogCoordinates | None:
+        """The start of the first transaction without a GTID that is before ``resume`` and may follow ``requested``.
 
-        Looked for from the begin of the file on that has the last of ``wanted``: replicas that apply in parallel may
-        log transactions that follow each other closely in another order. None where there is none.
+        None if there is none. The search begins with the file that has the last transaction of ``requested``, because
+        replicas that apply in parallel may log neighboring transactions in another order.
         """
         files = [file for file in self.binlogs.files() if file.number <= resume.number]
-        lacking = (file for file in reversed(files) if not self._begins_after(file, wanted))
-        begin = self.begin_of(next(lacking, files[0]).name)
+        not_after = (file for file in reversed(files) if not self._begins_after(file, requested))
+        begin = self.begin_of(next(not_after, files[0]).name)
         for file_range in self._walk(begin):
-            for index in np.flatnonzero(file_range.opens & ~file_range.gtids.present).tolist():
+            for index in (file_range.opens & ~file_range.gtids.present).nonzero()[0].tolist():
                 at = BinlogCoordinates(file_range.file, int(file_range.positions[index]))
                 return at if at < resume else None
             if BinlogCoordinates(file_range.file, int(file_range.positions[-1])) >= resume:
                 return None
         return None
 
-    def _begins_after(self, file: BinlogFile, wanted: GtidSet) -> bool:
-        return GtidSet.parse(self.binlogs.previous_gtids(file.name)).contains(wanted)
+    def _begins_after(self, file: BinlogFile, requested: GtidSet) -> bool:
+        return GtidSet.parse(self.binlogs.previous_gtids(file.name)).contains(requested)
 
-    def lacks(self, gtids: Iterable[str], start: ResumePoint) -> str:
-        """How the binlog from ``start`` on shows that it lacks some of MariaDB's ``gtids``, '' where it has them."""
+    def missing_transactions(self, gtids: Iterable[str], start: ResumePoint) -> str:
+        """Why the binlog from ``start`` on does not have all of MariaDB's ``gtids``; '' if it has them.
+
+        The text is as in `DomainPositions.fault`."""
         positions = DomainPositions(gtids, GtidSet.parse(start.gtids))
         for file_range in self._walk(start):
             for _, *gtid in file_range.gtids.mariadb():
@@ -239,47 +250,47 @@ class Finder:
                 positions.see(*gtid)
         return positions.fault(at_end=True)
 
-    def around_gtids(self, wanted: GtidSet) -> tuple[ResumePoint, ResumePoint]:
-        """The shortest range that holds all transactions of ``wanted``; raises BinlogGoneError where some are gone."""
+    def around_gtids(self, requested: GtidSet) -> tuple[ResumePoint, ResumePoint]:
+        """Start and end of the shortest range with all of ``requested``. Raises BinlogGoneError if one is missing."""
         first: ResumePoint | None = None
         last: ResumePoint | None = None
         seen = GtidRuns()
-        ended = False  # the transaction before this boundary is the last wanted one so far
+        ended = False  # whether the last transaction of the previous range was requested
         for file_range in self._walk(self.earliest()):
             if ended:
                 last, ended = _point(file_range, 0), False
-            wanted_here = file_range.gtids.contained_in(wanted)
-            where = np.flatnonzero(wanted_here)
+            requested_here = file_range.gtids.contained_in(requested)
+            (where,) = requested_here.nonzero()
             if not len(where):
                 continue
             first = first or _point(file_range, int(where[0]))
-            for run in file_range.gtids.runs(wanted_here):
+            for run in file_range.gtids.runs(requested_here):
                 seen.add(*run)
-            behind = int(where[-1]) + 1
-            ended = behind == len(file_range.positions)
+            after = int(where[-1]) + 1
+            ended = after == len(file_range.positions)
             if not ended:
-                last = _point(file_range, behind)
-        missing = wanted.subtract(GtidSet.parse(seen.text()))
+                last = _point(file_range, after)
+        missing = requested.subtract(GtidSet.parse(seen.text()))
         if first is None or missing:
             files = self.binlogs.files()
             raise BinlogGoneError(
-                f"transactions {missing} are not in the binlog files that are there, {files[0].name} to "
+                f"transactions {missing} are not in the existing binlog files, {files[0].name} to "
                 f"{files[-1].name}: they were purged, or never written by this server."
             )
         return first, self.latest() if ended or last is None else last
 
     def at_time(self, ts_seconds: int) -> ResumePoint:
-        """Before the first transaction that was written at ``ts_seconds`` or later; the end where there is none.
+        """The boundary before the first transaction that was written at ``ts_seconds`` (Unix time) or later.
 
-        Raises BinlogGoneError when the oldest file begins later: what was asked for is not there.
+        The end of the binlog if there is none. Raises BinlogGoneError if the oldest file begins after ``ts_seconds``.
         """
         files = self.binlogs.files()
         begun = self._begun(files[0].name)
         if begun > ts_seconds:
             raise BinlogGoneError(
-                f"the oldest binlog file, {files[0].name}, begins at {begun} (Unix time), after {ts_seconds}: what was "
-                "written between is not there any more. Files that are there: "
-                f"{files[0].name} to {files[-1].name}."
+                f"the oldest binlog file, {files[0].name}, begins at {begun} (Unix time), after {ts_seconds}: the "
+                f"changes in between were purged. Existing files: {files[0].name} to {files[-1].name}. Choose a time "
+                f"from {begun} on."
             )
         chosen = files[0]
         for file in reversed(files[1:]):
@@ -287,55 +298,58 @@ class Finder:
                 chosen = file
                 break
         for file_range in self._walk(self.begin_of(chosen.name)):
-            late = np.flatnonzero(file_range.opens & (file_range.seconds >= ts_seconds))
-            if len(late):
-                return _point(file_range, int(late[0]))
+            (indexes,) = (file_range.opens & (file_range.seconds >= ts_seconds)).nonzero()
+            if len(indexes):
+                return _point(file_range, int(indexes[0]))
         return self.latest()
 
     def within(self, start: ResumePoint, head: ResumePoint, size_bytes: int) -> ResumePoint:
-        """The last commit boundary that is at most ``size_bytes`` after ``start`` and not after ``head``.
+        """The last commit boundary up to ``head`` with at most ``size_bytes`` between it and ``start``.
 
-        Where the first transaction alone is larger, its end: a window always moves.
+        If the first transaction is larger than ``size_bytes``, the end of that transaction: a window is never empty.
         """
         best: ResumePoint | None = None
-        gone = 0
+        earlier_bytes = 0
         files = {file.number: file for file in self.binlogs.files()}
         for number in range(start.coordinates.number, head.coordinates.number + 1):
-            file = self._numbered(files, number)
+            file = self._file_of_number(files, number)
             begin = start if number == start.coordinates.number else self.begin_of(file.name)
             is_last = number == head.coordinates.number
             end = head.coordinates.position if is_last else file.size_bytes
-            rest = end - begin.coordinates.position
-            if gone + rest <= size_bytes:
-                gone += rest
-                best = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
+            size_in_file = end - begin.coordinates.position
+            if earlier_bytes + size_in_file <= size_bytes:
+                earlier_bytes += size_in_file
+                best = head if is_last else self.begin_of(self._file_of_number(files, number + 1).name)
                 continue
             return (
-                self._last_within(begin, end, gone, size_bytes, best)
+                self._last_within(begin, end, earlier_bytes, size_bytes, best)
                 or best
-                or (head if is_last else self.begin_of(self._numbered(files, number + 1).name))
+                or (head if is_last else self.begin_of(self._file_of_number(files, number + 1).name))
             )
         return best or head
 
     def _last_within(
-        self, begin: ResumePoint, end: int, gone: int, size_bytes: int, best: ResumePoint | None
+        self, begin: ResumePoint, end: int, earlier_bytes: int, size_bytes: int, best: ResumePoint | None
     ) -> ResumePoint | None:
-        """As `within` in one file, in front of which are ``gone`` bytes; where there is none and no ``best``, the first
-        boundary behind."""
+        """The result of `within` for one file, from ``begin`` to position ``end``; None if it has no such boundary.
+
+        ``earlier_bytes`` is the size of the range before ``begin``. ``best`` is the boundary found in earlier files; if
+        it is None, the range up to the result has at least one transaction.
+        """
         reached: tuple[FileRange, int] | None = None
         for file_range in self._walk_from(begin, end):
-            behind = file_range.positions - begin.coordinates.position + gone
-            over = int(np.searchsorted(behind, size_bytes, side="right"))
-            if over and behind[over - 1] > 0:
-                reached = file_range, over - 1
-            if over < len(behind):
+            sizes = file_range.positions - begin.coordinates.position + earlier_bytes
+            fitting = int(sizes.searchsorted(size_bytes, side="right"))
+            if fitting and sizes[fitting - 1] > 0:
+                reached = file_range, fitting - 1
+            if fitting < len(sizes):
                 if reached is None and best is None:
-                    reached = file_range, over
+                    reached = file_range, fitting
                 break
         return _point(*reached) if reached else None
 
     def file_ends(self, start: ResumePoint, head: ResumePoint) -> list[ResumePoint]:
-        """The ends of files between two commit boundaries, and ``head``. They cost no reading."""
+        """The ends of the files between two commit boundaries, and ``head``. Reads no events."""
         names = [
             file.name
             for file in self.binlogs.files()
@@ -345,20 +359,20 @@ class Finder:
         return [point for point in ends if point.coordinates != head.coordinates] + [head]
 
     def first_seconds(self, at: BinlogCoordinates) -> int | None:
-        """When the first transaction after a commit boundary was written (Unix time), or None where there is none."""
+        """The Unix time, in seconds, of the first transaction after the boundary ``at``; None if there is none."""
         later = [(file.name, FIRST_POSITION) for file in self.binlogs.files() if file.number > at.number]
         for file, start in [(at.file, at.position), *later]:
             size = self._size(self._file(file))
-            for boundary in boundaries(self.binlogs.chunks(file, start, size), file, start, size):
+            for boundary in boundaries(self.binlogs.first_events(file, start, size), file, start, size):
                 if boundary.opens:
                     return boundary.ts_seconds
         return None
 
     def begun_seconds(self, file: str) -> int:
-        """When a file was begun (Unix time)."""
+        """The Unix time, in seconds, at which a file was created."""
         return self._begun(file)
 
-    # --- walking
+    # --- reading boundaries and files
 
     def _walk(self, start: ResumePoint) -> Iterator[FileRange]:
         yield from self._walk_from(start, self._size(self._file(start.coordinates.file)))
@@ -367,14 +381,14 @@ class Finder:
                 yield from self._walk_from(self.begin_of(file.name), self._size(file))
 
     def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[FileRange]:
-        from changefeed.binlog.search.file_ranges import file_ranges  # its kernel is loaded where it is needed
+        from changefeed.binlog.search.file_ranges import file_ranges  # imported here: it loads a kernel
 
         at = begin.coordinates
         return file_ranges(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end, begin.gtids)
 
     def _begun(self, file: str) -> int:
         size = self._size(self._file(file))
-        for boundary in boundaries(self.binlogs.chunks(file, FIRST_POSITION, size), file, FIRST_POSITION, size):
+        for boundary in boundaries(self.binlogs.first_events(file, FIRST_POSITION, size), file, FIRST_POSITION, size):
             return boundary.ts_seconds
         return 0
 
@@ -388,25 +402,17 @@ class Finder:
             if file.name == name:
                 return file
         raise BinlogGoneError(
-            f"binlog {name!r} is not there: there are {files[0].name} to {files[-1].name}. Choose files of these, or "
-            "name a folder with archived files."
+            f"binlog file {name!r} is not there: found only {files[0].name} to {files[-1].name}. Choose an existing "
+            "file, or pass a folder with archived files."
         )
 
-    def _numbered(self, files: dict[int, BinlogFile], number: int) -> BinlogFile:
+    def _file_of_number(self, files: dict[int, BinlogFile], number: int) -> BinlogFile:
         if number not in files:
             names = [file.name for file in files.values()]
-            raise BinlogGoneError(f"binlog number {number} is not there: there are {names[0]} to {names[-1]}")
+            raise BinlogGoneError(f"binlog file number {number} is not there: found only {names[0]} to {names[-1]}")
         return files[number]
 
 
 def _point(file_range: FileRange, index: int) -> ResumePoint:
     coordinates = BinlogCoordinates(file_range.file, int(file_range.positions[index]))
     return ResumePoint(coordinates, file_range.gtids_before(index))
-
-
-def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: BinlogCoordinates) -> int:
-    """Bytes of binlog from ``start`` to ``end``; negative when ``end`` is before ``start``."""
-    if end < start:
-        return -bytes_between(files, end, start)
-    whole = sum(file.size_bytes for file in files if start.number <= file.number < end.number)
-    return whole + end.position - start.position

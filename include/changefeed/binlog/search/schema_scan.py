@@ -1,7 +1,6 @@
-"""What a part of a binlog says about schemas: its statements, and how rows of each table come.
+"""Scans a range of a binlog for schemas: its statements, and the number of rows of each table.
 
-The kernel goes over the rows at the speed of the dump and decodes none; Python sees statements, and table maps that are
-new.
+The kernel counts the rows without decoding them, at the speed of the dump. Python reads statements and new table maps.
 """
 
 from __future__ import annotations
@@ -29,15 +28,16 @@ from changefeed.native.memory import Bytes, Words
 
 _TABLE_ID = 6
 _CHANGE_ROWS = ("INSERT ", "UPDATE ", "DELETE ", "REPLACE")
-"""What a session in statement format logs most, and what no schema follows from: not to be held in memory."""
+"""Statements that change no schema. A session in statement format logs many of them, so the scan does not store
+them."""
 
 
 @dataclass(frozen=True)
 class TableRows:
     """The rows of a table between two statements that come with the same TABLE_MAP.
 
-    ``body`` is the TABLE_MAP behind its table id, ``first`` where the first such TABLE_MAP is. ``rows`` is how many
-    rows there are, ``size_bytes`` are those of their events.
+    ``body`` is the TABLE_MAP after its table id, ``first`` the position of the first such TABLE_MAP. ``rows`` is the
+    number of rows, ``size_bytes`` the size of their events.
     """
 
     database: str
@@ -48,7 +48,7 @@ class TableRows:
     size_bytes: int
 
     def table_map(self, *, is_mariadb: bool) -> TableMap:
-        """The TABLE_MAP; raises DamagedEvent where it cannot be read."""
+        """The TABLE_MAP; raises DamagedEvent if it cannot be read."""
         return TableMap.parse(bytes(_TABLE_ID) + self.body, is_mariadb)
 
 
@@ -60,14 +60,15 @@ class SchemaScan:
     rows: tuple[TableRows, ...] = ()
 
     def followed_by(self, other: SchemaScan) -> SchemaScan:
-        """This range and the one after it."""
+        """The scan of this range and of ``other``, the range after it."""
         return SchemaScan(self.statements + other.statements, self.rows + other.rows)
 
 
-def scan_schemas(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice) -> SchemaScan:
-    """Scan ``piece``, whose bytes are ``chunks``. Raises BinlogFormatError, with coordinates, for bytes that cannot be
-    followed."""
-    scan = _Scan(piece)
+def scan_schemas(chunks: Iterable[bytes | bytearray | memoryview], slice: Slice) -> SchemaScan:
+    """The scan of ``slice``, whose bytes are ``chunks``.
+
+    Raises BinlogFormatError, with coordinates, for bytes that are not a sequence of events."""
+    scan = _Scan(slice)
     for _ in scan.walk.read(chunks, scan.go_on):
         pass
     scan.end_of_rows()
@@ -75,18 +76,18 @@ def scan_schemas(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice)
 
 
 class _Scan:
-    def __init__(self, piece: Slice) -> None:
-        self.walk = EventWalk(piece)
+    def __init__(self, slice: Slice) -> None:
+        self.walk = EventWalk(slice)
         self.statements: list[Statement] = []
         self.rows: list[TableRows] = []
-        self._file = piece.file
+        self._file = slice.file
         self._tables: Words = np.zeros(layout.STATE_WORDS, np.int64)
         self._index = TableIndex(self._tables)
         self._bodies: Bytes = np.zeros(1 << 14, np.uint8)
         self._bodies_end = 0
         self._addresses: dict[bytes, int] = {}
         self._slots: dict[bytes, int] = {}
-        """By the bytes of a TABLE_MAP the place of its counts; all since the last statement."""
+        """The address of the counts since the last statement, by the bytes of a TABLE_MAP."""
         self._uncounted: dict[bytes, TableRows] = {}
         self._counts: Words = np.zeros(COUNTS * 64, np.int64)
         self._columns = ProgramMemory()
@@ -112,7 +113,7 @@ class _Scan:
             event = walk.event()
             if event is not None:
                 self._look(event)
-                walk.pass_over(event)
+                walk.skip_event(event)
 
     def _look(self, event: bytes) -> None:
         header: Header = HEADER.unpack_from(event)
@@ -148,18 +149,18 @@ class _Scan:
         self._counts[slot + 1] += size_bytes
 
     def _rows_in(self, slot: int, event: bytes) -> int:
-        """How many rows a rows event without a checksum has."""
+        """The number of rows of a rows event without a checksum."""
         data = np.frombuffer(bytearray(event), np.uint8)
         return rows_in(data, 0, self._columns.words, self._counts[slot + 2])
 
     def _compressed_rows(self, slot: int, event: bytes, body: bytes) -> int:
         try:
-            return self._rows_in(slot, rewrite.inflated(event, body, event[4]))
-        except DamagedEvent:  # whoever decodes its rows says what is wrong
+            return self._rows_in(slot, rewrite.inflate_event(event, body, event[4]))
+        except DamagedEvent:  # the decoder reports the damage
             return 1
 
     def _slot(self, body: bytes) -> int:
-        """Where the words of a TABLE_MAP's rows are."""
+        """The address of the words of a TABLE_MAP's counts."""
         if body not in self._slots:
             _, database, table = TableMap.names(Fields(bytes(_TABLE_ID) + body))
             first = BinlogCoordinates(self._file, self.walk.position)
@@ -171,20 +172,20 @@ class _Scan:
         return at
 
     def _columns_of(self, body: bytes) -> int:
-        """Where the kernel finds how long the values of a TABLE_MAP's columns are."""
+        """The address of the sizes of a TABLE_MAP's columns, for the kernel."""
         if body not in self._placed:
             try:
                 columns = TableMap.parse(bytes(_TABLE_ID) + body).columns
                 json = sum(column.wire is column_types.JSON for column in columns)
                 sizes = (size for column in columns for size in size_of(column, self._columns))
                 words = [len(columns), json, *sizes]
-            except DamagedEvent:  # whoever decodes its rows says what is wrong
+            except DamagedEvent:  # the decoder reports the damage
                 words = [-1]
             self._placed[body] = self._columns.place_words(words)
         return self._placed[body]
 
     def _address(self, body: bytes) -> int:
-        """Where the kernel finds the bytes of a TABLE_MAP behind its table id, which are kept once."""
+        """The address of the bytes of a TABLE_MAP after its table id, which are stored once, for the kernel."""
         if body not in self._addresses:
             at, end = self._bodies_end, self._bodies_end + len(body)
             if end > len(self._bodies):
@@ -194,7 +195,7 @@ class _Scan:
         return self._addresses[body]
 
     def end_of_rows(self) -> None:
-        """Note the rows since the last statement: what comes next counts anew, be its table maps the same."""
+        """Add the rows since the last statement to the result, and reset the counts."""
         for body, at in self._slots.items():
             rows, size_bytes, _ = self._counts[at : at + COUNTS].tolist()
             if rows:
@@ -210,25 +211,25 @@ def _events(data: bytes) -> Iterator[bytes]:
     while at + HEADER_SIZE <= len(data):
         size = HEADER.unpack_from(data, at)[3]
         if size < HEADER_SIZE:
-            return  # whoever decodes it says what is wrong
+            return  # the decoder reports the damage
         yield data[at : at + size]
         at += size
 
 
 @dataclass
 class TableCounts:
-    """Rows, and the bytes of their events."""
+    """The number of rows of a table, and the bytes of their events."""
 
     rows: int = 0
     size_bytes: int = 0
 
 
-def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts], piece: Slice) -> None:
-    """Add the rows of ``chunks``, those of ``piece``, to ``counts``, by "database.table".
+def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts], slice: Slice) -> None:
+    """Add the rows of ``slice``, whose bytes are ``chunks``, to ``counts``, by "database.table".
 
-    Raises BinlogFormatError, with coordinates, for bytes that cannot be followed.
+    Raises BinlogFormatError, with coordinates, for bytes that are not a sequence of events.
     """
-    for rows in scan_schemas(chunks, piece).rows:
+    for rows in scan_schemas(chunks, slice).rows:
         count = counts.setdefault(f"{rows.database}.{rows.table}", TableCounts())
         count.rows += rows.rows
         count.size_bytes += rows.size_bytes

@@ -1,7 +1,7 @@
-"""The scout: reads the headers of a file's events and says where it can be cut into slices.
+"""The scout: reads the headers of a file's events and cuts the file into slices.
 
-A kernel hops from header to header (`kernel/hop.py`), and Python sees only the events where a cut is due and those that
-hold a statement: so it runs at the speed at which the server sends.
+A kernel reads header after header (`kernel/hop.py`). Python reads only events with a statement and events at which a
+cut is due, so the scout runs at the speed of the dump.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ from changefeed.native.memory import Bytes
 
 
 def scout(
-    chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int, *, cuts_inside: bool = True
+    chunks: Iterable[bytes | bytearray | memoryview], slice: Slice, slice_bytes: int, *, cuts_inside: bool = True
 ) -> Scouting:
-    """Cut ``piece`` into slices of about ``slice_bytes``, each begun at a commit boundary.
+    """The result of cutting ``slice`` into slices of about ``slice_bytes``, each of which begins at a commit boundary.
 
-    Inside a transaction that is larger than that a slice begins after the end of a statement and carries the GTID;
-    without ``cuts_inside`` none does.
-    ``chunks`` are those that `decode` takes. Raises BinlogFormatError, with coordinates, when they end early or
-    cannot be followed.
+    A transaction that is larger is cut after the end of a statement, and the next slice has the transaction's GTID.
+    Without ``cuts_inside`` such a transaction is not cut.
+    ``chunks`` are as in `KernelDecoder.decode`. Raises BinlogFormatError, with coordinates, if they end early or
+    cannot be read.
     """
-    parts = list(_Scout(piece, slice_bytes, skips_rest=False, cuts_inside=cuts_inside).parts(chunks))
+    parts = list(_Scout(slice, slice_bytes, skips_rest=False, cuts_inside=cuts_inside).parts(chunks))
     return Scouting(
-        tuple(piece for part in parts for piece in part.slices),
+        tuple(slice for part in parts for slice in part.slices),
         tuple(statement for part in parts for statement in part.statements),
         sum(part.events for part in parts),
     )
 
 
 def scout_in_parts(
-    chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int, *, cuts_inside: bool = True
+    chunks: Iterable[bytes | bytearray | memoryview], slice: Slice, slice_bytes: int, *, cuts_inside: bool = True
 ) -> Iterator[Scouting]:
-    """As `scout`, and yield after each chunk what it made known: slices, and at least the statements before them.
+    """Yield the results of `scout` in parts: after each chunk the new slices, and at least the statements before them.
 
-    Where the rest of ``piece`` is not worth cutting, it is the last slice, and is not read: its statements are not
-    listed.
+    If the rest of ``slice`` is not worth cutting, it becomes the last slice without being read; its statements are
+    omitted.
     """
-    return _Scout(piece, slice_bytes, skips_rest=True, cuts_inside=cuts_inside).parts(chunks)
+    return _Scout(slice, slice_bytes, skips_rest=True, cuts_inside=cuts_inside).parts(chunks)
 
 
 class _Scout:
-    def __init__(self, piece: Slice, slice_bytes: int, *, skips_rest: bool, cuts_inside: bool) -> None:
-        self._piece, self._slice_bytes, self._skips_rest = piece, slice_bytes, skips_rest
+    def __init__(self, slice: Slice, slice_bytes: int, *, skips_rest: bool, cuts_inside: bool) -> None:
+        self._slice, self._slice_bytes, self._skips_rest = slice, slice_bytes, skips_rest
         self._cuts_inside = cuts_inside
         self._slice_count = 0
         self._slices: list[Slice] = []
-        self._begin, self._begin_gtid = piece.start, piece.gtid
-        self._begin_commit, self._begin_thread = piece.commit_micros, piece.thread
+        self._begin, self._begin_gtid = slice.start, slice.gtid
+        self._begin_commit, self._begin_thread = slice.commit_micros, slice.thread
         self._statements: list[Statement] = []
         self._opening: Bytes = np.empty(hop.LARGEST_OPENING, np.uint8)
-        self._walk = EventWalk(piece)
+        self._walk = EventWalk(slice)
         self._state = self._walk.state
-        self._state[hop.CUT_AT] = piece.start + slice_bytes
-        self._state[hop.CUTTABLE] = bool(piece.gtid)
-        self._state[hop.THREAD] = piece.thread
+        self._state[hop.CUT_AT] = slice.start + slice_bytes
+        self._state[hop.CUTTABLE] = bool(slice.gtid)
+        self._state[hop.THREAD] = slice.thread
 
     @property
     def _position(self) -> int:
         return self._walk.position
 
     def parts(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Scouting]:
-        """What each chunk makes known."""
+        """Yield the new slices and statements after each chunk."""
         if not self._is_rest():
             for _ in self._walk.read(chunks, self._go_on):
                 yield self._part()
@@ -89,32 +89,32 @@ class _Scout:
                     break
             else:
                 self._check_end()
-        if self._begin < self._piece.end:
-            self._add_slice(self._piece.end)
+        if self._begin < self._slice.end:
+            self._add_slice(self._slice.end)
         yield self._part()
 
     def _check_end(self) -> None:
-        if self._position != self._piece.end:
+        if self._position != self._slice.end:
             raise BinlogFormatError(
-                f"binlog {self._piece.file}: wanted to read up to {self._piece.end}, found its events end at "
+                f"binlog {self._slice.file}: expected events up to {self._slice.end}, found their end at "
                 f"{self._position}"
             )
 
     def _part(self) -> Scouting:
-        """What came to be known since the last one."""
+        """The slices and statements since the last call."""
         part = Scouting(tuple(self._slices), tuple(self._statements), int(self._state[hop.EVENTS]))
         self._slices, self._statements, self._state[hop.EVENTS] = [], [], 0
         return part
 
     def _is_rest(self) -> bool:
-        """Whether what follows the last cut is one slice, and need not be read."""
-        left = self._piece.end - self._begin
+        """Whether the range after the last cut becomes one slice, so that it need not be read."""
+        left = self._slice.end - self._begin
         return self._skips_rest and (
             not is_worth_cutting(left, self._slice_bytes) or self._begin + self._slice_bytes > LAST_DUMP_POSITION
         )
 
     def _go_on(self) -> int:
-        """Go on as far as bytes are there; MORE or DONE."""
+        """Process the available bytes; returns MORE or DONE."""
         walk = self._walk
         while True:
             code = walk.run(lambda: hop.hop(walk.source.data, self._opening, walk.state, walk.checksum_size))
@@ -122,7 +122,7 @@ class _Scout:
                 case hop.CUT:
                     self._cut("")
                 case hop.CUT_INSIDE if not self._cuts_inside:
-                    self._state[hop.CUTTABLE] = 0  # until the next transaction
+                    self._state[hop.CUTTABLE] = 0  # no cut until the next transaction
                 case hop.CUT_INSIDE:
                     self._cut(self._gtid() or ANONYMOUS, self._commit_micros())
                 case hop.LOOK:
@@ -131,7 +131,7 @@ class _Scout:
                     return code
 
     def _look(self) -> None:
-        """Pass over an event that is no more than framing, or holds a statement."""
+        """Process an event that the kernel does not read, such as a statement."""
         event = self._walk.event()
         if event is None:
             return
@@ -140,7 +140,7 @@ class _Scout:
             self._query(event)
         elif kind in OPENING or kind in ROWS:
             raise DamagedEvent(f"{name_of(kind)} of {size} bytes: a server writes none of that size")
-        self._walk.pass_over(event)
+        self._walk.skip_event(event)
 
     def _query(self, event: bytes) -> None:
         state = self._state
@@ -156,29 +156,29 @@ class _Scout:
         elif step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
             state[hop.OPENED] = state[hop.CUTTABLE] = 0
         elif step is None and query.takes_effect:
-            self._statements.append(query.statement(header, self._piece.file, self._position, self._gtid()))
+            self._statements.append(query.statement(header, self._slice.file, self._position, self._gtid()))
 
     def _gtid(self) -> str:
-        """That of the transaction at hand."""
+        """The GTID of the current transaction."""
         size = int(self._state[hop.OPENING_SIZE])
         if not size:
-            return self._piece.gtid
+            return self._slice.gtid
         event = self._opening[:size].tobytes()
         _, kind, server_id, _, _, _ = HEADER.unpack_from(event)
         return gtid_of(kind, server_id, event[HEADER_SIZE : size - self._walk.checksum_size])
 
     def _commit_micros(self) -> int:
-        """When the transaction at hand was committed; 0 where nothing says it."""
+        """The commit time of the current transaction, in microseconds since 1970; 0 if unknown."""
         size = int(self._state[hop.OPENING_SIZE])
         if not size:
-            return self._piece.commit_micros
+            return self._slice.commit_micros
         event = self._opening[:size].tobytes()
         return commit_micros(event[4], event[HEADER_SIZE : size - self._walk.checksum_size])
 
     def _cut(self, gtid: str, commit_micros: int = 0) -> None:
-        """End the slice here, where one of its size is due; none is behind the last position of a dump."""
+        """End the slice here, unless the position is beyond the last position at which a dump can start."""
         if self._position > LAST_DUMP_POSITION:
-            self._state[hop.CUT_AT] = self._piece.end + 1
+            self._state[hop.CUT_AT] = self._slice.end + 1
             return
         self._add_slice(self._position)
         self._begin, self._begin_gtid, self._begin_commit = self._position, gtid, commit_micros
@@ -189,7 +189,7 @@ class _Scout:
         self._slices.append(
             Slice(
                 self._slice_count,
-                self._piece.file,
+                self._slice.file,
                 self._begin,
                 end,
                 self._begin_gtid,

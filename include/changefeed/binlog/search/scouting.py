@@ -1,4 +1,4 @@
-"""What the scout makes of a file, and which files it is asked about."""
+"""The scout's result for a file, and which files are worth cutting."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from changefeed.model.statement import Statement
 from changefeed.model.window import Slice
 
 _PAYS_FROM = 1.5
-"""How many slices large a piece must be for cutting it to pay."""
+"""A range is cut if its size is more than this many slices."""
 
 
 @dataclass(frozen=True)
 class Scouting:
-    """A file's part of a window, cut: its slices, numbered from 0, and the statements in it that are no framing."""
+    """The part of a window in one file: its slices, numbered from 0, and its statements except BEGIN and COMMIT."""
 
     slices: tuple[Slice, ...]
     statements: tuple[Statement, ...]
@@ -22,10 +22,10 @@ class Scouting:
 
 
 def is_worth_cutting(size_bytes: int, slice_bytes: int) -> bool:
-    """Whether a piece of that size is cut at all."""
+    """Whether a range of ``size_bytes`` is cut at all."""
     return size_bytes > _PAYS_FROM * slice_bytes
 
 
-def numbered(slices: Iterable[Slice]) -> list[Slice]:
-    """Slices of several files, numbered through in binlog order."""
-    return [replace(piece, number=number) for number, piece in enumerate(slices)]
+def number_slices(slices: Iterable[Slice]) -> list[Slice]:
+    """The slices of several files, with numbers in binlog order."""
+    return [replace(slice, number=number) for number, slice in enumerate(slices)]

@@ -1,6 +1,6 @@
-"""The commit log: every kind of record that it stores is declared in this package, whoever writes it.
+"""The commit log. This package declares every kind of record in it, whatever code writes them.
 
-Importing the package makes all of them known, so that no process takes a record of this version for one of a newer.
+An import of the package registers all kinds. So no process mistakes a known kind for a kind of a newer version.
 """
 
 from changefeed.kafka.commit_log import read_tables, records, snapshots

@@ -16,21 +16,21 @@ _log = logging.getLogger(__name__)
 
 
 def read_commit_logs(connection: KafkaConnection, *, but: str) -> dict[str, CommitLogState]:
-    """What the commit logs in the cluster say of their pipelines, by name, without that of pipeline ``but``.
+    """The states of all commit logs in the cluster by pipeline, except pipeline ``but``.
 
-    A log that cannot be read, or that the user may not read, is left out, and logged. Whether those pipelines signed
-    their records is not known here: what is read may stop a first run, and nothing else. Raises BrokerUnavailableError.
+    A log that this process cannot or may not read is left out, and a warning is logged. The signatures of other
+    pipelines cannot be checked here: use the result only to stop a first run. Raises BrokerUnavailableError.
     """
     with connection.admin() as admin:
         names = {topic: found for topic in admin.list_topics() if (found := pipeline_of_commit_log(topic))}
     topics = [topic for topic in sorted(names) if topic != commit_log_topic(but)]
-    records = _records(connection, topics)
+    records = records_of_logs(connection, topics, "to read the commit logs of other pipelines")
     states = {}
     for topic in topics:
         try:
             own = tuple(entry for entry in latest_entries(records.get(topic, ())) if entry.identity == names[topic])
             for entry in own:
-                entry.read()  # what cannot be read of another pipeline is no reason to stop this one
+                entry.read()  # unreadable records of another pipeline do not stop this one
         except CheckpointError as error:
             _log.warning("%s", error)
         else:
@@ -38,19 +38,23 @@ def read_commit_logs(connection: KafkaConnection, *, but: str) -> dict[str, Comm
     return states
 
 
-def _records(connection: KafkaConnection, topics: Sequence[str]) -> dict[str, list[KafkaRecord]]:
-    """The records of each topic, all read at once; one by one where that fails, without those that cannot be read."""
+def records_of_logs(connection: KafkaConnection, topics: Sequence[str], purpose: str) -> dict[str, list[KafkaRecord]]:
+    """The records of each readable topic. All topics are read together; if that fails, one by one.
+
+    ``purpose`` ("to read ...") begins the messages of errors. Raises BrokerUnavailableError.
+    """
     records: dict[str, list[KafkaRecord]] = {}
     if not topics:
         return records
-    wanted = "to read the commit logs of other pipelines"
     try:
-        with partition_reader(connection, [(topic, 0) for topic in topics], wanted, of_a_log=True) as reader:
-            for record in reader.to_end(patience_seconds=6 * connection.timeout_seconds, open_seconds=1.0):
+        with partition_reader(connection, [(topic, 0) for topic in topics], purpose, of_a_log=True) as reader:
+            for record in reader.to_end(timeout_seconds=6 * connection.timeout_seconds, open_seconds=1.0):
                 records.setdefault(record.topic, []).append(record)
     except TopicError as error:
         if len(topics) == 1:
             _log.warning("%s", error)
             return {}
-        return {name: found for topic in topics for name, found in _records(connection, [topic]).items()}
+        return {
+            name: found for topic in topics for name, found in records_of_logs(connection, [topic], purpose).items()
+        }
     return records

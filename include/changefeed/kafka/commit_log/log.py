@@ -1,6 +1,6 @@
-"""The commit log: the compacted topic that says what has been published, and which windows are sealed.
+"""The commit log: a compacted topic with the progress of topic-partitions and the sealed windows.
 
-`records` has the kinds of records that it holds, `owned_log` is how they are written.
+`records` has the kinds of its records, `owned_log` writes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from changefeed.kafka.commit_log.records import (
     OrderRecord,
     ProgressRecord,
     SealRecord,
-    SoughtRecord,
+    SeekLogRecord,
     latest_entries,
     latest_records,
 )
@@ -45,19 +45,19 @@ Value = TypeVar("Value", covariant=True)
 
 
 class LatestRecords(Mapping[Key, Value]):
-    """What records of one kind say, by what tells them apart; each is read when it is asked for.
+    """The values of the records of one kind, by key; a record is read when its value is requested.
 
-    A log has a record a topic-partition and a hundred seals, and its readers want a few of them. Raises CheckpointError
-    for one that cannot be read, also of `get` and `in` loops over values.
+    A log has a record for each topic-partition and a hundred seals, and its readers need few of them. Raises
+    CheckpointError for an unreadable record, also from `get` and from loops over values.
     """
 
-    def __init__(self, entries: Mapping[Key, LogEntry], said: Callable[[Any], Value]) -> None:
-        self._entries, self._said = entries, said
+    def __init__(self, entries: Mapping[Key, LogEntry], value_of: Callable[[Any], Value]) -> None:
+        self._entries, self._value_of = entries, value_of
         self._read: dict[Key, Value] = {}
 
     def __getitem__(self, key: Key) -> Value:
         if key not in self._read:
-            self._read[key] = self._said(self._entries[key].read())
+            self._read[key] = self._value_of(self._entries[key].read())
         return self._read[key]
 
     def __iter__(self) -> Iterator[Key]:
@@ -70,15 +70,15 @@ class LatestRecords(Mapping[Key, Value]):
         return key in self._entries
 
     def stored_bytes(self, key: Key) -> int:
-        """How much of the log the record takes."""
+        """The size of the record in the log."""
         return len(self._entries[key].record.value or b"")
 
 
 @dataclass(frozen=True)
 class CommitLogState:
-    """What the log says of one identity: ``entries``, each the latest of its key, in the order of the log.
+    """The log's records of one identity: ``entries`` has the latest record of each key, in the order of the log.
 
-    Values are read when they are asked for; all that ask raise CheckpointError for one that cannot be read.
+    Values are parsed at the first access, which raises CheckpointError for an unreadable record.
     """
 
     entries: tuple[LogEntry, ...] = ()
@@ -92,79 +92,79 @@ class CommitLogState:
 
     @property
     def unknown(self) -> tuple[LogEntry, ...]:
-        """Records of kinds that only a newer version of changefeed knows. They are left as they are."""
+        """Records of kinds that only a newer version of changefeed knows. They are not changed."""
         return tuple(entry for entry in self.entries if entry.kind not in KINDS)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """All records of one kind; notes that cannot be read are left out, as nothing depends on them."""
+        """All records of one kind; unreadable notes are left out, because nothing depends on them."""
         entries = self._by_kind.get(kind.kind, ())
         records = (entry.read_note() if issubclass(kind, Note) else entry.read() for entry in entries)
         return [record for record in records if isinstance(record, kind)]
 
-    def _numbered(self, kind: type[LogRecord], said: Callable[[Any], Value]) -> LatestRecords[int, Value]:
-        """Records whose key ends in a window's number, in the order of those."""
+    def _by_number(self, kind: type[LogRecord], value_of: Callable[[Any], Value]) -> LatestRecords[int, Value]:
+        """Records whose key ends in a window's number, by number in rising order."""
         entries = {entry.number: entry for entry in self._by_kind.get(kind.kind, ())}
-        return LatestRecords(dict(sorted(entries.items())), said)
+        return LatestRecords(dict(sorted(entries.items())), value_of)
 
     @cached_property
     def progress(self) -> LatestRecords[TopicPartition, Progress]:
-        """What each topic-partition was given."""
+        """The progress of each topic-partition."""
         entries = {entry.topic_partition: entry for entry in self._by_kind.get(ProgressRecord.kind, ())}
         return LatestRecords(entries, lambda record: record.progress)
 
     @cached_property
     def seals(self) -> LatestRecords[int, Manifest]:
         """Manifests of the sealed windows by their numbers, in order."""
-        return self._numbered(SealRecord, lambda record: record.manifest)
+        return self._by_number(SealRecord, lambda record: record.manifest)
 
     @cached_property
     def seeks(self) -> LatestRecords[int, SeekRecord]:
-        """Seeks by the window numbers that they took, in order."""
-        return self._numbered(SoughtRecord, lambda record: record.seek)
+        """Seeks by window number, in order: each seek takes a number of its own."""
+        return self._by_number(SeekLogRecord, lambda record: record.seek)
 
     @cached_property
     def begun(self) -> LatestRecords[int, Window]:
-        """Windows by number, in order, of which publishing began and that are not sealed."""
-        return self._numbered(BegunRecord, lambda record: record.window)
+        """Windows by number, in order, that were begun and are not sealed."""
+        return self._by_number(BegunRecord, lambda record: record.window)
 
     @cached_property
     def orders(self) -> LatestRecords[int, BinlogOrder]:
-        """By number, in order, the transactions of windows of which a part is in Kafka."""
-        return self._numbered(OrderRecord, lambda record: record.order)
+        """The order of transactions in each partly published window, by window number, in order."""
+        return self._by_number(OrderRecord, lambda record: record.order)
 
     def begun_record(self, window: Window) -> BegunRecord | None:
-        """The record of ``window``, if it is exactly this one that was begun under its number."""
+        """The record of ``window``, if exactly this window was begun under its number."""
         return next((record for record in self.of(BegunRecord) if record.window == window), None)
 
     @cached_property
     def attempt(self) -> str:
-        """The attempt that may publish, '' before the first."""
+        """The attempt that may publish; '' before the first attempt."""
         return next((record.attempt for record in self.of(AttemptRecord)), "")
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing of what was published: no more than that runs began."""
+        """Whether the log has no records of published windows, but at most records of begun runs."""
         return all(entry.kind in (ClaimRecord.kind, AttemptRecord.kind) for entry in self.entries)
 
     @property
     def latest_number(self) -> int:
-        """The highest window number that any record speaks of, 0 where there is none."""
+        """The highest window number of all records, 0 without any."""
         progress = (progress.window for progress in self.progress.values())
         return max((*self.seals, *self.seeks, *self.begun, *progress), default=0)
 
 
-NOTHING_KNOWN = CommitLogState()
-"""What an empty log says."""
+EMPTY_STATE = CommitLogState()
+"""The state of an empty log."""
 
 
 @dataclass(frozen=True)
 class CommitLog:
-    """Reads the log of ``identity`` in ``topic``, which `topics.ensure_topics` made.
+    """Reads the log of ``identity`` in ``topic``, which `topics.ensure_topics` creates.
 
-    Only who holds the lease writes to it, by `owned_log.OwnedLog`; others leave a `Note` at most.
+    Only the holder of the lease writes to it, with `owned_log.OwnedLog`; others may write a `Note`.
 
-    ``wait_seconds`` is how long `read` waits for transactions that are open in the log; it should be more than
-    the publishers' transaction timeout, after which the broker aborts them.
+    ``wait_seconds`` is how long `read` waits for open transactions in the log. It should be more than the publishers'
+    transaction timeout, after which the broker aborts them.
     """
 
     connection: KafkaConnection
@@ -173,26 +173,26 @@ class CommitLog:
     wait_seconds: float = 150.0
 
     def exists(self) -> bool:
-        """Whether the topic is there. Raises BrokerUnavailableError, TopicError."""
+        """Whether the topic exists. Raises BrokerUnavailableError, TopicError."""
         return bool(partition_counts(self.connection, [self.topic]))
 
     def read(self, *, open_seconds: float | None = None) -> CommitLogState:
-        """Everything committed up to the end that the log has now.
+        """All committed records up to the current end of the log.
 
-        The end is the high watermark, not the last stable offset: records of a transaction that is already
-        committed can lie behind one that is still open, and passing over them would publish their messages twice.
-        So it waits until the open ones are committed or aborted; with ``open_seconds`` only for so long, and leaves
-        out what lies behind them: enough for a plan, which is checked again behind the fence.
+        The end is the high watermark, not the last stable offset. Records of a committed transaction can follow an open
+        one; if they were skipped, their messages would be published twice. So `read` waits until all open transactions
+        are committed or aborted. With ``open_seconds`` it waits only so long and leaves out the records after an open
+        transaction. This is enough for a plan, which is checked again after fencing.
 
-        Records of unknown kinds are reported, not interpreted and not lost: nothing here writes or forgets them.
+        Records of unknown kinds are logged and left as they are.
 
-        Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
-        the topic is gone, CheckpointError as `latest_entries`.
+        Raises BrokerUnavailableError if a transaction stays open for ``wait_seconds`` or no broker answers, TopicError
+        if the topic was removed, CheckpointError as `latest_entries`.
         """
         return self._state(self._own(open_seconds))
 
-    def read_beside(self, other: str) -> tuple[CommitLogState, CommitLogState]:
-        """As `read`, and what the log says of the identity ``other`` at the same end."""
+    def read_with(self, other: str) -> tuple[CommitLogState, CommitLogState]:
+        """The state as from `read`, and the state of identity ``other`` at the same end of the log."""
         latest = self._latest()
         ours, others = ([entry for entry in latest if entry.identity == each] for each in (self.identity, other))
         return self._state(ours), self._state(others)
@@ -204,13 +204,13 @@ class CommitLog:
         return state
 
     def identities(self) -> list[str]:
-        """Whose records the log holds: the one that wrote last comes last. Raises as `read` does."""
+        """The identities with records in the log; the latest writer comes last. Raises what `read` raises."""
         return list(dict.fromkeys(entry.identity for entry in reversed(self._latest())))[::-1]
 
     def read_all(self) -> dict[str, CommitLogState]:
-        """What the log says of each identity, without waiting for transactions that are open; for who looks on.
+        """The state of each identity, for observers: without waiting for open transactions.
 
-        The one that wrote last comes last. Raises as `read` does.
+        The latest writer comes last. Raises what `read` raises.
         """
         entries: dict[str, list[LogEntry]] = {}
         for entry in self._latest(open_seconds=1.0):
@@ -218,10 +218,10 @@ class CommitLog:
         return {identity: CommitLogState(tuple(of_identity)) for identity, of_identity in entries.items()}
 
     def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
-        """The last record of each key that is not forgotten, of all identities, in the order of the log."""
-        wanted = f"to read the commit log of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted, of_a_log=True) as reader:
-            records = reader.to_end(patience_seconds=self.wait_seconds, open_seconds=open_seconds)
+        """The latest record of each key, of all identities, without forgotten records, in the order of the log."""
+        purpose = f"to read the commit log of {self.identity!r}"
+        with partition_reader(self.connection, [(self.topic, 0)], purpose, of_a_log=True) as reader:
+            records = reader.to_end(timeout_seconds=self.wait_seconds, open_seconds=open_seconds)
             foreign: list[Foreign] = []
             entries = latest_entries(records, self.connection.log_keys, foreign)
         if foreign:
@@ -229,21 +229,21 @@ class CommitLog:
         return entries
 
     def foreign(self) -> list[Foreign]:
-        """Records of the topic that are not the pipeline's, and are left out. Raises as `read` does."""
+        """Records that the pipeline did not write; all other methods ignore them. Raises what `read` raises."""
         foreign: list[Foreign] = []
         latest_entries(self.latest_records(), self.connection.log_keys, foreign)
         return foreign
 
     def latest_records(self) -> list[KafkaRecord]:
-        """The last record with each key, whoever wrote it. Raises as `read`, but for what a record says."""
+        """The last record with each key, of any writer. Raises what `read` raises, without checks of the records."""
         with partition_reader(self.connection, [(self.topic, 0)], f"to read {self.topic!r}", of_a_log=True) as reader:
-            return latest_records(reader.to_end(patience_seconds=self.wait_seconds))
+            return latest_records(reader.to_end(timeout_seconds=self.wait_seconds))
 
     def _own(self, open_seconds: float | None = None) -> list[LogEntry]:
         return [entry for entry in self._latest(open_seconds) if entry.identity == self.identity]
 
     def entries(self) -> list[LogEntry]:
-        """What the log holds of all identities, as it stands there, in order. Raises as `read` does."""
+        """The records of all identities, in the order of the log. Raises what `read` raises."""
         return self._latest()
 
     def note(self, record: Note) -> None:
@@ -251,7 +251,7 @@ class CommitLog:
         self._note({record.key(self.identity): record.value()})
 
     def forget_notes(self, records: Iterable[Note]) -> None:
-        """Forget ``records``, as `read` gave them. Raises as `note`."""
+        """Forget ``records`` that `read` returned. Raises what `note` raises."""
         self._note({record.key(self.identity): None for record in records})
 
     def _note(self, records: Mapping[bytes, bytes | None]) -> None:
@@ -261,7 +261,7 @@ class CommitLog:
 
 @cache
 def _warn_of_foreign(topic: str, count: int, first: str) -> None:
-    """Once in a process: a command reads the log several times."""
+    """Log a warning once in a process, because a command reads the log several times."""
     _log.warning(
         "commit log %r has %d records that are not the pipeline's, the first %s. They are left out; nothing of the "
         "pipeline is in their place. Only changefeed is to write to that topic: look at its ACLs.",
@@ -273,7 +273,7 @@ def _warn_of_foreign(topic: str, count: int, first: str) -> None:
 
 @cache
 def _warn_of_unknown(topic: str, kinds: str) -> None:
-    """Once in a process: a command reads the log several times."""
+    """Log a warning once in a process, because a command reads the log several times."""
     _log.warning(
         "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
         "them. They stay as they are.",

@@ -1,4 +1,5 @@
-"""Writing the commit log: only the process that holds the lease does, and only as long as no other has taken it."""
+"""Writes the commit log, for the process that holds the lease; its writes fail once another process has taken the
+lease."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from changefeed.errors import BadRecordError, TopicError
-from changefeed.kafka.commit_log.log import NOTHING_KNOWN, CommitLog, CommitLogState
+from changefeed.kafka.commit_log.log import EMPTY_STATE, CommitLog, CommitLogState
 from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
@@ -15,59 +16,61 @@ from changefeed.kafka.commit_log.records import (
     ProgressRecord,
     RenamedRecord,
     SealRecord,
-    SoughtRecord,
+    SeekLogRecord,
 )
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
 
 KEPT_SEALS, KEPT_SEAL_BYTES = 100, 8 << 20
-"""How many seals the log keeps, and how much of it they may take together."""
+"""The maximum number of seals in the log, and their maximum total size in bytes."""
 
 
 @dataclass(frozen=True)
 class OwnedLog(CommitLog):
-    """The log of ``identity``, as `Lease.log` gives it to whoever holds the lease.
+    """Writes the log of ``identity`` for the holder of the lease; `Lease.log` creates it.
 
-    What one call writes becomes visible together or not at all. So what was read under the lease is still so when it
-    is written: if another process took the lease meanwhile, nothing is written.
+    The records of one call become visible together or not at all. If another process took the lease, nothing is
+    written. So if a write succeeds, all that was read under the lease was still valid.
 
-    All that write raise FencedError where another process has taken the lease, BrokerUnavailableError or TopicError;
-    after the last two it is unknown whether the records were written. Writing the same record again is harmless.
+    All methods that write raise FencedError if another process has taken the lease, BrokerUnavailableError or
+    TopicError; after the last two it is unknown whether the records were written. It does no harm to write the same
+    record again.
     """
 
     writer: FencedWriter = field(kw_only=True)
 
     def keep(self, *records: LogRecord, forgotten: Iterable[LogRecord] = ()) -> None:
-        """Write ``records``, each in place of an earlier one with its key, and forget those ``forgotten``."""
+        """Write ``records``, which replace earlier ones with their keys, and forget the records ``forgotten``."""
         values: dict[bytes, bytes | None] = {record.key(self.identity): record.value() for record in records}
         values |= {gone.key(self.identity): None for gone in forgotten}
         self.write(values, "to keep records")
 
-    def begin(self, record: BegunRecord, state: CommitLogState, passed: Iterable[LogRecord] = ()) -> None:
-        """Write that a window is begun, and forget later ones of ``state``: none of them has given anything.
+    def begin(self, record: BegunRecord, state: CommitLogState, obsolete: Iterable[LogRecord] = ()) -> None:
+        """Record that a window is begun, and forget the windows of ``state`` that were begun after it and the records
+        ``obsolete``.
 
-        They were begun on another server, with marks of what this window had given by then (`pipeline.failover`).
-        Records that have ``passed`` are forgotten, too.
+        Those windows were begun on another server, with the high-water marks of this window (`pipeline.failover`).
+        Nothing of them is published.
         """
         later = [begun for begun in state.of(BegunRecord) if begun.window.number > record.window.number]
-        self.keep(record, forgotten=[*passed, *later])
+        self.keep(record, forgotten=[*obsolete, *later])
 
     def seal(
         self,
         manifest: Manifest,
-        state: CommitLogState = NOTHING_KNOWN,
+        state: CommitLogState = EMPTY_STATE,
         *,
         keep: int = KEPT_SEALS,
         uncommitted: int = 1,
     ) -> None:
-        """Write the manifest of a window, and tombstones for the oldest seals of ``state``, as `read` gave it.
+        """Write the manifest of a window, and forget the oldest seals of ``state``, which `read` returned.
 
-        The last ``keep`` stay, or fewer where they take more than KEPT_SEAL_BYTES; the last ``uncommitted`` stay
-        whatever they take, as the windows of a run are committed after its last one is sealed.
+        The last ``keep`` seals stay, or fewer if they exceed KEPT_SEAL_BYTES. The last ``uncommitted`` seals always
+        stay, because the windows of a run are committed after its last one is sealed.
 
-        Seals of higher numbers are left by a state store that was restored from an older backup since: they are
-        forgotten too, so that the highest one is where the pipeline stands.
+        If the state store was restored from an older backup, the log has seals with higher numbers. They are forgotten
+        too, so that the highest seal is the position of the pipeline.
         """
         window = manifest.window.number
         seal = SealRecord(manifest)
@@ -88,16 +91,17 @@ class OwnedLog(CommitLog):
         self.write(records, f"to seal window {window}")
 
     def seek(self, record: SeekRecord, state: CommitLogState) -> None:
-        """Write the record of a seek, and forget progress and windows begun before it.
+        """Write the record of a seek, and forget the progress and the begun windows of ``state``.
 
-        What ``state`` has of them, as `read` gave it, is of coordinates that the seek leaves.
+        `read` returned ``state``. Its progress and windows belong to the coordinates before the seek.
         """
         kinds = (ProgressRecord, BegunRecord, OrderRecord, RenamedRecord)
         left: list[LogRecord] = [record for kind in kinds for record in state.of(kind)]
-        self.keep(SoughtRecord(record), forgotten=left)
+        self.keep(SeekLogRecord(record), forgotten=left)
 
     def forget(self, topics: Iterable[str], state: CommitLogState, window: int = 0) -> int:
-        """Forget the progress of ``topics``, and windows begun up to ``window``; return how many records."""
+        """Forget the progress of ``topics``, and begun windows up to number ``window``; return the number of
+        records."""
         names = set(topics)
         keys = [ProgressRecord.key_of(self.identity, *each) for each in state.progress if each[0] in names]
         keys += [BegunRecord.key_of(self.identity, number) for number in state.begun if number <= window]
@@ -105,10 +109,10 @@ class OwnedLog(CommitLog):
         return self._forget(keys)
 
     def forget_everything(self) -> int:
-        """Forget all records of this identity, of unknown kinds too; return how many.
+        """Forget all records of this identity, also of unknown kinds; return their number.
 
-        For a backfill that nobody will try again. Its attempt is forgotten first: a task of it that comes late then
-        finds that it may not publish, rather than that nothing was published yet.
+        For a backfill that is not retried. Its attempt record is forgotten first, so that a late task of it sees that
+        it may not publish, instead of an empty log.
         """
         entries = sorted(self._own(), key=lambda entry: entry.kind != AttemptRecord.kind)
         return self._forget([entry.record.key or b"" for entry in entries])
@@ -117,17 +121,18 @@ class OwnedLog(CommitLog):
         self.write(dict.fromkeys(keys), "to forget records")
         return len(keys)
 
-    def write(self, records: Mapping[bytes, bytes | None], wanted: str) -> None:
-        """Write records by their keys, None to forget one; ``wanted`` ("to ...") begins the message of an error."""
+    def write(self, records: Mapping[bytes, bytes | None], purpose: str) -> None:
+        """Write ``records``, values by key; None forgets a record. ``purpose`` ("to ...") begins the message of an
+        error."""
         if not records:
             return
-        wanted = f"{wanted} of {self.identity!r} in commit log {self.topic!r}"
+        purpose = f"{purpose} of {self.identity!r} in commit log {self.topic!r}"
         try:
-            self.writer.write(self.topic, records, wanted)
+            self.writer.write(self.topic, records, purpose)
         except BadRecordError as error:
             largest_bytes = max(len(value or b"") for value in records.values())
             raise TopicError(
-                f"{wanted}: the record has {largest_bytes:,} bytes, compressed, and the topic takes "
+                f"{purpose}: the record has {largest_bytes:,} bytes, compressed, and the topic takes "
                 f"fewer. Set max.message.bytes of {self.topic!r} to {2 * largest_bytes} or more, with "
                 "kafka-configs.sh, and run again: what is published already is not published twice."
             ) from error

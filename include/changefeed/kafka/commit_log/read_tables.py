@@ -1,4 +1,4 @@
-"""What the commit log says to followers of snapshots: how their tables are made, and which are published."""
+"""Records of snapshots for followers: the DDL of tables, and which tables are published."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from changefeed.kafka.commit_log.records import LogRecord
 
 @dataclass(frozen=True)
 class TableReadRecord(LogRecord, kind="table_read"):
-    """That snapshot ``snapshot`` reads all rows of ``table``, DATABASE.TABLE, for followers that do not have it yet.
+    """Snapshot ``snapshot`` reads all rows of ``table``, DATABASE.TABLE, for followers that do not have it yet.
 
-    At ``at`` the statements ``create_database`` and ``create_table`` make the table, which has a primary key where
-    ``keyed``. ``rows`` are in ``topic`` when all are, None before. Of a table with a key ``at`` is where the pipeline's
-    published changes ended before any row was read. Of one without it is the same, until its rows are there: from then
-    on it is the one view that they were read in. A table without ``create_table`` is gone since, and has no rows.
-    ``until`` is where the pipeline's published changes ended when all rows were in ``topic``, and ``reach`` where the
-    last changes end for which rows were left out: '' where that is not known.
+    - ``at`` is the end of the pipeline's published changes before any row was read. For a table without a key, after
+      its rows are published, it is the position of the one read view.
+    - ``create_database`` and ``create_table`` are statements that create the table as it was at ``at``. If
+      ``create_table`` is empty, the table was removed and has no rows.
+    - ``keyed`` says whether the table has a primary key.
+    - ``rows`` is the number of rows in ``topic``; None until all rows are published.
+    - ``until`` is the end of the published changes when all rows were in ``topic``; '' if not known.
+    - ``reach`` is the end of the last changes for which rows were left out; '' if not known.
     """
 
     table: str
@@ -34,7 +36,7 @@ class TableReadRecord(LogRecord, kind="table_read"):
 
     @property
     def is_complete(self) -> bool:
-        """Whether a follower can make the table: one without a key is made with all of its rows."""
+        """Whether a follower can create the table; a table without a key needs all of its rows."""
         return self.keyed or self.rows is not None
 
     @property
@@ -52,9 +54,10 @@ class TableReadRecord(LogRecord, kind="table_read"):
 
 @dataclass(frozen=True)
 class AllReadRecord(LogRecord, kind="all_read"):
-    """That a snapshot reads all tables of the pipeline that there are at ``at``, where its published changes ended.
+    """A snapshot reads all tables of the pipeline that exist at ``at``, the end of its published changes.
 
-    ``databases`` are those of its tables, and others that may have some: by name the statement that makes each.
+    ``databases`` has CREATE DATABASE statements by database name: for the databases of these tables, and for other
+    databases that may have captured tables.
     """
 
     at: str

@@ -1,10 +1,11 @@
-"""What the commit log holds: one class for each kind of record.
+"""The records of the commit log: one class for each kind.
 
-A record's key is a JSON array: the identity (the pipeline's name, or a backfill's own), the kind, and what tells the
-records of that kind apart. The value is JSON, compressed where it is long, or null (a tombstone) for what is forgotten.
-The log is compacted by the key's bytes, so a kind never changes how its keys are spelled.
+A record's key is a JSON array: the identity (the name of the pipeline, or the identity of a backfill), the kind, and
+parts that distinguish the records of that kind. The value is JSON, compressed if it is long, or null (a tombstone),
+which forgets the record. Kafka compacts the log by the bytes of the key, so a kind must never change the spelling of
+its keys.
 
-A new kind is one more subclass of `LogRecord`: the log reads, writes and forgets it without being changed.
+For a new kind add a subclass of `LogRecord`; nothing else has to change to read, write and forget its records.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
 from changefeed.model.topic_name import pipeline_of_commit_log
-from changefeed.model.window import Mark, Window
-from changefeed.records.compression import MOST_OF_A_LOG, inflated
+from changefeed.model.window import HighWaterMark, Window
+from changefeed.records.compression import MOST_OF_A_LOG, inflate
 
 PLAIN_BYTES = 32 << 10
-"""A longer value is compressed: a seal of 5,000 tables is 7 MB of JSON, which every reader of the log would read."""
+"""Size in bytes above which a value is compressed. A seal of 5,000 tables is 7 MB of JSON, and every reader of the log
+reads it."""
 
 KINDS: dict[str, type[LogRecord]] = {}
-"""The class of each kind, by the name that stands in keys."""
+"""The class of each kind, by its name in keys."""
 
 
 class LogRecord:
     """Base of all kinds; a subclass is a frozen dataclass, declared with ``kind="its name in keys"``.
 
-    One without a ``kind`` is the base of others.
+    A subclass without ``kind`` is abstract.
     """
 
     kind: ClassVar[str]
@@ -54,11 +56,11 @@ class LogRecord:
 
     @property
     def parts(self) -> tuple[str | int, ...]:
-        """What tells the records of this kind apart, as it stands in their keys behind the kind."""
+        """The part of the key after the kind, which distinguishes the records of this kind."""
         raise NotImplementedError
 
     def to_json(self) -> Any:
-        """The value, of types that JSON has."""
+        """The value, made of JSON types."""
         raise NotImplementedError
 
     @classmethod
@@ -68,7 +70,7 @@ class LogRecord:
 
     @classmethod
     def key_of(cls, identity: str, *parts: str | int) -> bytes:
-        """The key of a record of this kind, also of one that is to be forgotten."""
+        """The key of a record of this kind, also for its tombstone."""
         return json.dumps([identity, cls.kind, *parts], separators=(",", ":")).encode()
 
     def key(self, identity: str) -> bytes:
@@ -76,17 +78,18 @@ class LogRecord:
         return self.key_of(identity, *self.parts)
 
     def value(self) -> bytes:
-        """This record's value: JSON, in zlib's frame where it is longer than PLAIN_BYTES."""
+        """The value of this record: JSON, compressed with zlib if it is longer than PLAIN_BYTES."""
         return stored_value(self.to_json())
 
 
 class Note(LogRecord):
-    """Base of kinds that anybody may write, without the lease: no progress, seal or begun window depends on them."""
+    """Base of kinds that any process may write without the lease, because no progress, seal or begun window depends on
+    them."""
 
 
 @dataclass(frozen=True)
 class ProgressRecord(LogRecord, kind="progress"):
-    """What a topic-partition was given; written in the transaction of the messages that it speaks of."""
+    """The progress of a topic-partition; written in the transaction of its messages."""
 
     topic: str
     partition: int
@@ -106,10 +109,10 @@ class ProgressRecord(LogRecord, kind="progress"):
 
 @dataclass(frozen=True)
 class NumberRecord(LogRecord, kind="number"):
-    """Which number the next message of a topic-partition gets, where messages have numbers.
+    """The number of the next message of a topic-partition, for formats with numbered messages.
 
-    It is written in the transaction of the messages before, and a seek does not forget it. ``topic_id`` is Kafka's own
-    id of the topic: one that is made again begins with 0.
+    It is written in the transaction of the messages before that number, and a seek does not forget it. ``topic_id`` is
+    Kafka's id of the topic, because the numbers of a topic that is created again begin with 0.
     """
 
     topic: str
@@ -131,7 +134,7 @@ class NumberRecord(LogRecord, kind="number"):
 
 @dataclass(frozen=True)
 class SealRecord(LogRecord, kind="seal"):
-    """The manifest of a window that was published whole."""
+    """The manifest of a window that was published completely."""
 
     manifest: Manifest
 
@@ -148,8 +151,8 @@ class SealRecord(LogRecord, kind="seal"):
 
 
 @dataclass(frozen=True)
-class SoughtRecord(LogRecord, kind="seek"):
-    """A seek, which takes a window's number. It is never forgotten."""
+class SeekLogRecord(LogRecord, kind="seek"):
+    """A seek, which has a number of its own in the sequence of windows. The record is never forgotten."""
 
     seek: SeekRecord
 
@@ -167,7 +170,8 @@ class SoughtRecord(LogRecord, kind="seek"):
 
 @dataclass(frozen=True)
 class FirstRecord(LogRecord, kind="first"):
-    """The pipeline's first checkpoint. It is written before that is stored, and never forgotten."""
+    """The pipeline's first checkpoint. The record is written before the checkpoint is stored, and is never
+    forgotten."""
 
     checkpoint: Checkpoint
 
@@ -185,15 +189,15 @@ class FirstRecord(LogRecord, kind="first"):
 
 @dataclass(frozen=True)
 class BegunRecord(LogRecord, kind="begun"):
-    """A window of which publishing began and that is not sealed yet.
+    """A window that was begun and is not sealed yet.
 
-    ``rules`` are digests of the settings that it was begun with. ``marks`` are how far each topic-partition had been
-    given before a failover. ``schema_ids`` are the ids by subject that its schema registry had given by then.
+    ``rules`` are digests of the settings that it was begun with. ``high_water_marks`` has the last message published to
+    each topic-partition before a failover. ``schema_ids`` are the registry's ids by subject at that time.
     """
 
     window: Window
     rules: Mapping[str, str] = field(default_factory=dict)
-    marks: tuple[Mark, ...] = ()
+    high_water_marks: tuple[HighWaterMark, ...] = ()
     schema_ids: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -201,13 +205,17 @@ class BegunRecord(LogRecord, kind="begun"):
         return (self.window.number,)
 
     def to_json(self) -> Any:
-        values = {**self.window.to_json(), "rules": dict(self.rules), "marks": [asdict(mark) for mark in self.marks]}
+        values = {
+            **self.window.to_json(),
+            "rules": dict(self.rules),
+            "marks": [asdict(high_water_mark) for high_water_mark in self.high_water_marks],
+        }
         return values | ({"schema_ids": dict(self.schema_ids)} if self.schema_ids else {})
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
-        marks = tuple(Mark(**mark) for mark in value["marks"])
-        return cls(Window.from_json(value), value["rules"], marks, value.get("schema_ids", {}))
+        high_water_marks = tuple(HighWaterMark(**high_water_mark) for high_water_mark in value["marks"])
+        return cls(Window.from_json(value), value["rules"], high_water_marks, value.get("schema_ids", {}))
 
 
 @dataclass(frozen=True)
@@ -233,14 +241,14 @@ class OrderRecord(LogRecord, kind="order"):
 
 
 _MOST_TASKS = 100_000
-"""More than any window is published with: a record that says more is somebody else's."""
+"""More tasks than any run has: a record with a larger number was not written by changefeed."""
 
 
 @dataclass(frozen=True)
 class AttemptRecord(LogRecord, kind="attempt"):
     """The one attempt that may publish; see `fencing`.
 
-    ``tasks`` is the most that this and earlier attempts published with: so many transactional ids were used.
+    ``tasks`` is the largest number of tasks of this and earlier attempts, and so the number of used transactional ids.
     """
 
     attempt: str
@@ -263,9 +271,9 @@ class AttemptRecord(LogRecord, kind="attempt"):
 
 @dataclass(frozen=True)
 class RenamedRecord(LogRecord, kind="renamed"):
-    """That the pipeline has another name: ``to``. Nothing is published under the old one any more.
+    """The pipeline was renamed to ``to``. Nothing is published under the old name any more.
 
-    It is written before anything of the pipeline moves, so a rename that was killed is known by it, too.
+    It is written before the rename changes anything else, so it also shows a rename that was killed.
     """
 
     to: str
@@ -284,9 +292,10 @@ class RenamedRecord(LogRecord, kind="renamed"):
 
 @dataclass(frozen=True)
 class ClaimRecord(LogRecord, kind="lease"):
-    """That a run is alive; see `lease`. ``first`` is the offset of its first claim, None in that one itself.
+    """The claim of a live run, which the run repeats; see `lease`. ``first`` is the offset of its first claim, None in
+    that claim.
 
-    ``who`` names the run's process and machine, for people. A ``brief`` run is soon done: others wait for it.
+    ``who`` names the run's process and machine, for messages. Other runs wait for a ``brief`` run, which takes seconds.
     """
 
     attempt: str
@@ -308,12 +317,12 @@ class ClaimRecord(LogRecord, kind="lease"):
 
     @classmethod
     def key_of(cls, identity: str, *parts: str | int) -> bytes:
-        return json.dumps([identity, cls.kind, *parts]).encode()  # with spaces, as its stored keys have
+        return json.dumps([identity, cls.kind, *parts]).encode()  # with spaces, like the keys that are stored already
 
 
 @dataclass(frozen=True)
 class VerifyRecord(Note, kind="verify"):
-    """The last comparison of the topics with the source, or with the follower of that connection id."""
+    """The last result of `verify`; ``follower`` is the connection id of the compared follower, '' for the source."""
 
     follower: str
     report: Mapping[str, Any]
@@ -331,13 +340,13 @@ class VerifyRecord(Note, kind="verify"):
 
 
 @dataclass(frozen=True)
-class ReliedRecord(LogRecord, kind="relied"):
-    """Up to where a snapshot relies on the pipeline's windows: it left out rows whose keys change before ``until``, as
-    the windows publish them.
+class DependencyRecord(LogRecord, kind="relied"):
+    """The end ``until`` of the windows that a snapshot depends on. The snapshot skipped rows whose keys change before
+    ``until``, because these windows publish the changes.
 
-    So no window that begins before ``until``, coordinates of server ``source``, is published by other ``rules``
-    (`settings.message_rules`) or without one of ``tables``, and none on another server that lacks the transactions
-    ``gtids``. ``snapshot`` is the snapshot's identity.
+    ``until`` are coordinates of server ``source``; ``snapshot`` is the snapshot's identity. A window that begins before
+    ``until`` must be published by the same ``rules`` (`settings.message_rules`) and with all of ``tables``. A window on
+    another server must have the transactions ``gtids`` before it.
     """
 
     snapshot: str
@@ -369,7 +378,7 @@ class ReliedRecord(LogRecord, kind="relied"):
 
 @dataclass(frozen=True)
 class LogEntry:
-    """A record of the log's topic with its key read: whose record, of which kind, which of that kind, and its value."""
+    """A record of the log's topic with its parsed key: identity, kind and parts."""
 
     identity: str
     kind: str
@@ -378,7 +387,7 @@ class LogEntry:
 
     @classmethod
     def of(cls, record: KafkaRecord) -> LogEntry | None:
-        """None for a key of another form than changefeed's: compaction keeps keys apart, so it replaced no record."""
+        """The entry of a record; None for a key that has not the form of changefeed's keys."""
         try:
             identity, kind, *parts = orjson.loads(record.key or b"")
         except (ValueError, TypeError):
@@ -389,39 +398,39 @@ class LogEntry:
 
     @property
     def number(self) -> int:
-        """What the key ends in, where it is the number of a window; raises CheckpointError for another key."""
+        """The window number at the end of the key; raises CheckpointError for another key."""
         try:
             return int(self.parts[0])
         except (ValueError, TypeError, IndexError) as error:
-            raise _not_ours(self.record, error) from error
+            raise _unreadable_error(self.record, error) from error
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """What the key ends in, where it is a topic and a partition; raises CheckpointError for another key."""
+        """Topic and partition at the end of the key; raises CheckpointError for another key."""
         try:
             return str(self.parts[0]), int(self.parts[1])
         except (ValueError, TypeError, IndexError) as error:
-            raise _not_ours(self.record, error) from error
+            raise _unreadable_error(self.record, error) from error
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether nothing is lost where the record is left out: no progress, seal or window depends on its kind, or it
-        is of none of the pipeline's identities."""
+        """Whether the record may be ignored: no progress, seal or window depends on its kind, or its identity is not
+        one of the pipeline's."""
         kind, pipeline = KINDS.get(self.kind), pipeline_of_commit_log(self.record.topic)
         is_of_pipeline = pipeline is None or self.identity == pipeline or self.identity.startswith(f"{pipeline}.")
         return not is_of_pipeline or (kind is not None and issubclass(kind, Note | ClaimRecord))
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it says that an earlier record with its key is forgotten."""
+        """Whether it forgets an earlier record with its key."""
         return self.record.value is None
 
     def plain(self) -> Any:
-        """The value as JSON has it, whatever its kind; None for a tombstone. Raises ValueError, zlib.error."""
+        """The parsed JSON of the value, of any kind; None for a tombstone. Raises ValueError, zlib.error."""
         return None if self.record.value is None else orjson.loads(_plain(self.record.value))
 
     def read(self) -> LogRecord | None:
-        """The record as its kind; None for a tombstone, and for a kind that this version does not know.
+        """The record as an object of its kind; None for a tombstone, and for a kind that this version does not know.
 
         Raises CheckpointError for a value that is not of that kind.
         """
@@ -431,10 +440,10 @@ class LogEntry:
         try:
             return kind.from_json(self.parts, self.plain())
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error) as error:
-            raise _not_ours(self.record, error) from error
+            raise _unreadable_error(self.record, error) from error
 
     def read_note(self) -> LogRecord | None:
-        """As `read`, and None for a value that is not of that kind: for kinds of which nothing depends."""
+        """The record as from `read`, but None for an invalid value: for kinds that nothing depends on."""
         try:
             return self.read()
         except CheckpointError:
@@ -442,7 +451,7 @@ class LogEntry:
 
 
 def latest_records(records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
-    """The last of ``records`` with each key, in the order of the log; of what is forgotten that it is."""
+    """The last of ``records`` with each key, in the order of the log, tombstones included."""
     latest: dict[bytes | None, KafkaRecord] = {}
     for record in records:
         latest.pop(record.key, None)
@@ -453,11 +462,10 @@ def latest_records(records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
 def latest_entries(
     records: Iterable[KafkaRecord], keys: LogKeys = NO_KEYS, foreign: list[Foreign] | None = None
 ) -> list[LogEntry]:
-    """The last of ``records`` with each key, without what is forgotten, in the order of the log.
+    """The last of ``records`` with each key, without tombstones, in the order of the log.
 
-    With ``keys`` of the pipeline those that it did not sign are left out where nothing depends on them, and added to
-    ``foreign``, as are records with keys of another form. Raises CheckpointError for one in the place of a record that
-    says what is published.
+    With ``keys`` of the pipeline, records that it did not sign are left out and added to ``foreign``, as are records
+    with keys of another form. Raises CheckpointError if such a record replaced a record that the progress depends on.
     """
     entries, others = [], []
     for record in latest_records(records):
@@ -466,7 +474,7 @@ def latest_entries(
             others.append(Foreign(record, "its key is none of changefeed's"))
         elif fault := keys.fault(record):
             if not entry.is_forgettable:
-                raise _forged(record, fault)
+                raise _forged_error(record, fault)
             others.append(Foreign(record, fault))
         elif not entry.is_tombstone:
             entries.append(entry)
@@ -477,7 +485,7 @@ def latest_entries(
 
 @dataclass(frozen=True)
 class Foreign:
-    """A record of the log's topic that is not the pipeline's, and is left out; ``fault`` says how that is known."""
+    """A record of the log's topic that the pipeline did not write; ``fault`` is the reason."""
 
     record: KafkaRecord
     fault: str
@@ -486,7 +494,7 @@ class Foreign:
         return f"{(self.record.key or b'')[:100]!r} at offset {self.record.offset} ({self.fault})"
 
 
-def _forged(record: KafkaRecord, fault: str) -> CheckpointError:
+def _forged_error(record: KafkaRecord, fault: str) -> CheckpointError:
     pipeline = pipeline_of_commit_log(record.topic)
     return CheckpointError(
         f"record {record.key!r} of commit log {record.topic!r}, at offset {record.offset}, was not written by pipeline "
@@ -496,7 +504,7 @@ def _forged(record: KafkaRecord, fault: str) -> CheckpointError:
     )
 
 
-def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
+def _unreadable_error(record: KafkaRecord, error: Exception) -> CheckpointError:
     return CheckpointError(
         f"record {record.key!r} of commit log {record.topic!r}, at offset {record.offset}, cannot be read ({error!r}): "
         "only changefeed may write to that topic. Its progress is unknown, so nothing is published."
@@ -504,16 +512,16 @@ def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
 
 
 def stored_value(value: Any) -> bytes:
-    """A value, of types that JSON has, as the log keeps it."""
+    """The stored bytes of a value of JSON types."""
     text = orjson.dumps(value)
     if len(text) > MOST_OF_A_LOG:
         raise CheckpointError(
-            f"a record of the commit log would have {len(text):,} bytes, wanted at most {MOST_OF_A_LOG:,}: nothing is "
-            "written. Take fewer tables into one pipeline"
+            f"a record of the commit log would have {len(text):,} bytes, expected at most {MOST_OF_A_LOG:,}: nothing "
+            "is written. Capture fewer tables in one pipeline"
         )
     return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
 def _plain(value: bytes) -> bytes:
-    """The JSON of a value. A frame of zlib's begins with an x, and no JSON does."""
-    return inflated(value, MOST_OF_A_LOG) if value.startswith(b"x") else value
+    """The JSON text of a stored value. A zlib frame begins with an x, and JSON never does."""
+    return inflate(value, MOST_OF_A_LOG) if value.startswith(b"x") else value

@@ -1,6 +1,6 @@
-"""How far a snapshot has come: what the commit log keeps of it, so that it goes on where it was stopped.
+"""Progress of snapshots in the commit log, for resuming a stopped snapshot.
 
-A chunk is published in one Kafka transaction, together with its `ChunkRecord`: it is in Kafka whole, or not at all.
+A chunk is published in one Kafka transaction, together with its `ChunkRecord`: it is in Kafka completely or not at all.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from changefeed.model.key_range import ALL_ROWS, Boundary, KeyRange
 
 @dataclass(frozen=True)
 class PlannedChunk:
-    """A stretch of a table under a number. One that has to be read again gets another number, as its rows may be
-    others by then. ``has_key`` is false for a table without a primary key, which is one chunk."""
+    """A range of a table's rows with a number. A chunk that is read again gets a new number, because its rows may have
+    changed. ``has_key`` is false for a table without a primary key, which has only one chunk."""
 
     number: int
     database: str
@@ -36,15 +36,15 @@ class PlannedChunk:
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> PlannedChunk:
-        """What `to_json` gave."""
+        """The chunk of the values that `to_json` returned."""
         number, database, table, after, upto, has_key = values
         return cls(number, database, table, KeyRange(_boundary(after), _boundary(upto)), has_key)
 
 
 @dataclass(frozen=True)
 class TableView:
-    """The one view that a table without a key was read in: ``at`` (FILE:POSITION) it stands, and there the statements
-    ``create_database`` and ``create_table`` make the table."""
+    """The one read view of a table without a key. ``at`` (FILE:POSITION) is its position; the statements
+    ``create_database`` and ``create_table`` create the table as it was there."""
 
     at: str
     create_database: str
@@ -56,14 +56,14 @@ class TableView:
 
     @classmethod
     def of(cls, values: Sequence[Any] | None) -> TableView | None:
-        """What `to_json` gave; None of nothing."""
+        """The view of the values that `to_json` returned; None for None."""
         return cls(*map(str, values)) if values else None
 
 
 @dataclass(frozen=True)
 class DefinitionsRead:
-    """No statement of the binlog before ``at`` (FILE:POSITION on server ``server_uuid``, where ``gtids`` are executed)
-    gave a table other rows since those of it that are published were read."""
+    """A search of the binlog that found no DDL statement that changed the table since its published rows were read. It
+    ended at ``at`` (FILE:POSITION on server ``server_uuid``, with ``gtids`` executed)."""
 
     server_uuid: str
     at: str
@@ -80,20 +80,24 @@ class DefinitionsRead:
 
     @classmethod
     def of(cls, values: Sequence[Any] | None) -> DefinitionsRead | None:
-        """What `to_json` gave; None of nothing."""
+        """The search of the values that `to_json` returned; None for None."""
         return cls(*map(str, values)) if values else None
 
 
 @dataclass(frozen=True)
 class TableProgress:
-    """A table of a snapshot: all of it up to the boundary ``at`` is published, or in a chunk of the latest round;
-    ``at_end`` says that this is all of it.
+    """The progress of a snapshot in one table.
 
-    ``key`` says what the primary key was, '' for none. ``estimated_rows``, of ``row_bytes`` each, are the server's
-    guess. ``rows`` were read, in ``chunks``, of which ``left_out`` were not published, as a window publishes a change
-    of their key. ``view`` is that of a table without a key that is read. ``definitions`` of a table of which some rows
-    are published say how far the binlog was searched for statements that give it others. A table that is ``gone`` was
-    not there any more when the binlog ended at that place (FILE:POSITION): it is left out.
+    - ``at`` is a boundary: the rows up to it are published or in a chunk of the latest round. ``at_end`` says that
+      these are all rows.
+    - ``key`` is the primary key at the start; '' for none.
+    - ``estimated_rows`` and ``row_bytes`` (of one row) are the server's estimates.
+    - ``rows`` is the number of rows read, ``chunks`` the number of chunks. ``left_out`` of the rows were not published,
+      because a window publishes a change of their key.
+    - ``view`` is the read view of a table without a key.
+    - ``definitions`` is set for a partly published table: the end of the search for DDL in the binlog.
+    - ``gone`` is set for a table that is left out because it was missing: the end of the binlog (FILE:POSITION) at that
+      time.
     """
 
     database: str
@@ -116,11 +120,12 @@ class TableProgress:
         return f"{self.database}.{self.table}"
 
     def anew(self) -> TableProgress:
-        """The table, to be read from its beginning again. What it published stays counted, as followers count it."""
+        """The table with its reading reset to the beginning. The counts of published rows stay, because followers count
+        these rows."""
         return replace(self, at=None, at_end=False, definitions=None, gone="")
 
     def with_chunk(self, chunk: ChunkRecord) -> TableProgress:
-        """The table with a chunk of it that was published."""
+        """The table after the publication of a chunk."""
         return replace(
             self,
             rows=self.rows + chunk.rows,
@@ -131,7 +136,7 @@ class TableProgress:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TableProgress:
-        """What `to_json` gave."""
+        """The progress of the values that `to_json` returned."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         read = {
             "at": _boundary(values["at"]),
@@ -148,8 +153,8 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class ChunkRecord(LogRecord, kind="snapshot_chunk"):
-    """That a chunk is published; written in the transaction of its rows. ``rows`` were read, of which ``left_out`` were
-    not published. ``view`` is that of a table without a key."""
+    """A published chunk; written in the transaction of its rows. ``rows`` is the number of rows read; ``left_out`` of
+    them were not published. ``view`` is the read view of a table without a key."""
 
     number: int
     table: str
@@ -171,7 +176,7 @@ class ChunkRecord(LogRecord, kind="snapshot_chunk"):
 
 @dataclass(frozen=True)
 class PauseRecord(Note, kind="snapshot_pause"):
-    """That a snapshot is paused, until this is forgotten."""
+    """A snapshot is paused until this record is forgotten."""
 
     @property
     def parts(self) -> tuple[str | int, ...]:
@@ -187,11 +192,11 @@ class PauseRecord(Note, kind="snapshot_pause"):
 
 @dataclass(frozen=True)
 class SnapshotRecord(LogRecord, kind="snapshot"):
-    """A snapshot: what was asked for, its ``tables``, and ``round``, the chunks that were published last or are to be.
+    """A snapshot: its request, its ``tables``, and ``round``, the latest chunks, published or not.
 
-    ``number`` is that of the next chunk. ``rules`` are digests of the settings that it was begun with
-    (`settings.message_rules`). ``began_ms`` is when, ``seconds`` how long it was at work. A snapshot that is
-    ``finished`` has published all of its tables.
+    ``number`` is the number of the next chunk. ``rules`` are digests of the settings that it was begun with
+    (`settings.message_rules`). ``began_ms`` is its start, ``seconds`` its working time. A ``finished`` snapshot has
+    published all of its tables.
     """
 
     request: Mapping[str, Any]
@@ -203,8 +208,8 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
     seconds: float = 0.0
     finished: bool = False
     bounds: str = ""
-    """Where not '', all boundaries of ``tables`` and ``round``, encrypted: those are without theirs. See
-    `snapshot.hidden_bounds`."""
+    """The encrypted boundaries of ``tables`` and ``round``, which then have no boundaries of their own; '' without
+    encryption. See `snapshot.hidden_bounds`."""
 
     @property
     def parts(self) -> tuple[str | int, ...]:
@@ -237,7 +242,8 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
         )
 
     def with_chunks(self, published: Iterable[ChunkRecord]) -> SnapshotRecord:
-        """The snapshot behind its round, of which ``published`` is in Kafka: what is not is left to be read again."""
+        """The snapshot after its round. The chunks ``published`` are in Kafka; the other chunks of the round are read
+        again."""
         there = {chunk.number: chunk for chunk in published}
         tables = {table.name: table for table in self.tables}
         for chunk in self.round:
@@ -248,28 +254,29 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
         return replace(self, tables=tuple(tables.values()), round=left)
 
     def with_table(self, table: TableProgress) -> SnapshotRecord:
-        """The snapshot with ``table`` in place of the one of its name."""
+        """The snapshot with ``table`` in place of its table of the same name."""
         return replace(self, tables=tuple(table if each.name == table.name else each for each in self.tables))
 
     def anew(self, names: Collection[str]) -> SnapshotRecord:
-        """The snapshot with the tables of these ``names`` to be read from their beginning again."""
+        """The snapshot with the reading of the tables ``names`` reset to their beginning."""
         left = tuple(chunk for chunk in self.round if chunk.table_name not in names)
         tables = tuple(table.anew() if table.name in names else table for table in self.tables)
         return replace(self, tables=tables, round=left)
 
     def without(self, table: TableProgress, at: BinlogCoordinates) -> SnapshotRecord:
-        """The snapshot with ``table`` left out: it was gone when the binlog ended ``at``."""
+        """The snapshot without ``table``, which was missing when the binlog ended at ``at``."""
         left = tuple(chunk for chunk in self.round if chunk.table_name != table.name)
         return replace(self, round=left).with_table(replace(table.anew(), at_end=True, gone=str(at)))
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to be published, for a snapshot `with_chunks`."""
+        """Whether everything is published; for a snapshot that `with_chunks` returned."""
         return not self.round and all(table.at_end for table in self.tables)
 
 
 _UNBOUND_TABLES = "unbound_tables"
-"""In place of `tables` where their boundaries are encrypted: a version that would miss those stops."""
+"""Field name in place of `tables` if boundaries are encrypted. An older version of changefeed then stops, because it
+misses `tables`."""
 
 
 def _boundary(values: Sequence[Any] | None) -> Boundary | None:

@@ -1,4 +1,4 @@
-"""A registry asked over HTTP, with a bounded number of tries.
+"""HTTP client of a schema registry, with a limited number of tries.
 
 Source: https://docs.confluent.io/platform/current/schema-registry/develop/api.html, which Karapace and Apicurio's
 `/apis/ccompat/v7` follow.
@@ -28,20 +28,25 @@ from changefeed.printable import printable
 
 _TRIES = 4
 _RUN = 8
-"""Characters of a login that are a part of it, and no chance."""
+"""How many successive characters of the login no message may repeat."""
 _WAIT = wait_exponential(multiplier=0.25, max=4)
 _LARGEST = 8 << 20
-"""Bytes of an answer."""
+"""Limit of a response, in bytes."""
 _SHOWN = 500
-"""Characters of what a registry says, in a message."""
+"""Limit of the registry's text in an error message, in characters."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _DENIED = frozenset({401, 403})
 NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422
+NO_LEVEL = "NONE"
+"""The compatibility level that accepts any schema."""
+LEVELS = frozenset(
+    {NO_LEVEL, *(f"{level}{of_all}" for level in ("BACKWARD", "FORWARD", "FULL") for of_all in ("", "_TRANSITIVE"))}
+)
 
 
 class _Watch:
-    """Ends the connections of one request after ``seconds``, however often a byte comes: a timeout is of each byte.
+    """Closes the connections of a request after ``seconds``: a socket's timeout starts again with each byte.
 
     Use it as a context manager.
     """
@@ -60,14 +65,14 @@ class _Watch:
         self._timer.cancel()
 
     def plain_connection(self, host: str, **options: Any) -> http.client.HTTPConnection:
-        """A connection that is ended in time; a TLS handshake has a timeout for the whole of it."""
-        return self._watched(http.client.HTTPConnection(host, **options))
+        """A connection that is closed at the timeout; a TLS handshake has one timeout in total."""
+        return self._watch(http.client.HTTPConnection(host, **options))
 
     def tls_connection(self, host: str, **options: Any) -> http.client.HTTPConnection:
-        """As `plain_connection`, with TLS."""
-        return self._watched(http.client.HTTPSConnection(host, **options))
+        """A TLS connection that is closed at the timeout, like a `plain_connection`."""
+        return self._watch(http.client.HTTPSConnection(host, **options))
 
-    def _watched(self, connection: http.client.HTTPConnection) -> http.client.HTTPConnection:
+    def _watch(self, connection: http.client.HTTPConnection) -> http.client.HTTPConnection:
         connect = connection.connect
 
         def connect_watched() -> None:
@@ -80,14 +85,14 @@ class _Watch:
         return connection
 
     def error(self, seconds: float) -> OSError | None:
-        """What is raised where the time was over; None where it was not."""
-        return TimeoutError(f"no whole answer within {seconds:g} seconds") if self.is_over else None
+        """The timeout error, None before the timeout."""
+        return TimeoutError(f"no complete answer within {seconds:g} seconds") if self.is_over else None
 
     def _end(self) -> None:
         self.is_over = True
         for each in self._sockets:
             with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # the plain socket's: a reader in TLS may be at work
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # not TLS's own shutdown: another thread may be reading
 
 
 class _Http(urllib.request.HTTPHandler):
@@ -109,7 +114,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A registry that sends the login elsewhere is not followed."""
+    """Refuses redirects, which would send the login to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -117,87 +122,107 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that is not an error of the connection: its status, and its JSON."""
+    """The status and the JSON of a response."""
 
     status: int
     body: Any
 
     @property
     def message(self) -> str:
-        """What the registry says of a refusal, as it says it: only `Registry._shown` puts that into a message."""
+        """The registry's error text, unfiltered: `Registry._for_message` prepares it for messages."""
         return str(self.body.get("message", "") if isinstance(self.body, dict) else self.body)
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The registry at ``connection``; nothing is connected before it is asked something.
+    """The registry at ``connection``; it connects at the first request.
 
-    All raise RegistryUnavailableError where it does not answer after some tries, RegistryError where it refuses the
-    login or what is asked, SettingsError for certificates that cannot be read.
+    All methods raise RegistryUnavailableError if it does not answer after some tries, RegistryError if it refuses the
+    login or the request, SettingsError for certificates that cannot be read.
     """
 
     connection: RegistryConnection
 
     def id_of(self, subject: str, schema: str) -> int | None:
-        """The id of ``schema`` under ``subject``; None where it is not registered there."""
-        answer = self._ask("POST", f"subjects/{_quoted(subject)}", {"schema": schema})
+        """The id of ``schema`` under ``subject``; None if it is not registered there."""
+        answer = self._ask("POST", f"subjects/{_quote(subject)}", {"schema": schema})
         return None if answer.status == NOT_FOUND else self._id(answer, subject)
 
     def register(self, subject: str, schema: str) -> int:
-        """The id of ``schema`` under ``subject``, where it is registered now, if it was not before.
+        """The id of ``schema`` under ``subject``; a new schema is registered.
 
-        Raises CompatibilityError, in the registry's words, where it does not go with those that the subject has.
+        Raises CompatibilityError with the registry's text if it is not compatible with the subject.
         """
-        answer = self._ask("POST", f"subjects/{_quoted(subject)}/versions", {"schema": schema})
+        answer = self._ask("POST", f"subjects/{_quote(subject)}/versions", {"schema": schema})
         if answer.status == CONFLICT:
-            raise CompatibilityError(self._shown(answer.message))
+            raise CompatibilityError(self._for_message(answer.message))
         return self._id(answer, subject)
 
     def level(self, subject: str) -> str:
-        """The compatibility that ``subject`` is held to: BACKWARD, FORWARD_TRANSITIVE, NONE and the like."""
-        answer = self._ask("GET", f"config/{_quoted(subject)}?defaultToGlobal=true")
+        """The compatibility level of ``subject``: BACKWARD, FORWARD_TRANSITIVE, NONE and the like."""
+        answer = self._ask("GET", f"config/{_quote(subject)}?defaultToGlobal=true")
         if answer.status == NOT_FOUND:  # registries without defaultToGlobal
             answer = self._ask("GET", "config")
-        found = self._body(answer, dict, f"the compatibility of subject {subject!r}")
-        return str(found.get("compatibilityLevel") or found.get("compatibility") or "BACKWARD").upper()
+        return self._level(answer, subject) or "BACKWARD"
+
+    def own_level(self, subject: str) -> str | None:
+        """The compatibility level that was set for ``subject``; None if the registry's default applies."""
+        answer = self._ask("GET", f"config/{_quote(subject)}?defaultToGlobal=false")
+        return None if answer.status == NOT_FOUND else self._level(answer, subject)
+
+    def set_level(self, subject: str, level: str) -> None:
+        """Set the compatibility level of ``subject``."""
+        answer = self._ask("PUT", f"config/{_quote(subject)}", {"compatibility": level})
+        self._body(answer, dict, f"compatibility {level} of subject {subject!r}")
+
+    def delete_level(self, subject: str) -> None:
+        """Delete the compatibility level of ``subject``, if it has one; then the registry's default applies."""
+        answer = self._ask("DELETE", f"config/{_quote(subject)}")
+        if answer.status != NOT_FOUND:
+            self._body(answer, (dict, str), f"subject {subject!r} without a compatibility of its own")
 
     def schemas(self, subject: str, *, latest: bool) -> list[str]:
-        """The schemas of ``subject``, oldest first, or only the ``latest``; none where there is no such subject."""
-        answer = self._ask("GET", f"subjects/{_quoted(subject)}/versions")
+        """The schemas of ``subject``, oldest first, or only the ``latest``; [] if there is no such subject."""
+        answer = self._ask("GET", f"subjects/{_quote(subject)}/versions")
         if answer.status == NOT_FOUND:
             return []
         versions = sorted(self._body(answer, list, f"the versions of subject {subject!r}"))
         return [self._schema(subject, version) for version in (versions[-1:] if latest else versions)]
 
     def schema(self, number: int) -> str | None:
-        """The Avro schema whose id is ``number``; None where there is none, or it is one of another kind."""
+        """The Avro schema whose id is ``number``; None for an unknown id and for another kind of schema."""
         answer = self._ask("GET", f"schemas/ids/{number}")
         if answer.status == NOT_FOUND:
             return None
         found = self._body(answer, dict, f"the schema with id {number}")
         return str(found["schema"]) if found.get("schemaType", "AVRO") == "AVRO" and "schema" in found else None
 
+    def _level(self, answer: Answer, subject: str) -> str | None:
+        found = self._body(answer, dict, f"the compatibility of subject {subject!r}")
+        level = found.get("compatibilityLevel") or found.get("compatibility")
+        return str(level).upper() if level else None
+
     def _schema(self, subject: str, version: int) -> str:
-        answer = self._ask("GET", f"subjects/{_quoted(subject)}/versions/{version}")
+        answer = self._ask("GET", f"subjects/{_quote(subject)}/versions/{version}")
         return str(self._body(answer, dict, f"version {version} of subject {subject!r}")["schema"])
 
     def _id(self, answer: Answer, subject: str) -> int:
         found = self._body(answer, dict, f"the id of a schema of subject {subject!r}").get("id")
         if not isinstance(found, int) or not 0 <= found < 2**31:
             raise RegistryError(
-                f"the schema registry at {self.connection} gave {self._shown(str(found))!r} as the id of a schema"
+                f"the schema registry at {self.connection} gave {self._for_message(str(found))!r} as the id of a schema"
             )
         return found
 
-    def _body(self, answer: Answer, wanted: type, what: str) -> Any:
-        if answer.status == http.HTTPStatus.OK and isinstance(answer.body, wanted):
+    def _body(self, answer: Answer, expected: type | tuple[type, ...], what: str) -> Any:
+        if answer.status == http.HTTPStatus.OK and isinstance(answer.body, expected):
             return answer.body
         hint = ""
         if answer.status == UNPROCESSABLE:
             hint = " It does not take the schema: an older registry may know less of Avro than was registered before."
         raise RegistryError(
             f"the schema registry at {self.connection} was asked for {what}, and answered {answer.status}: "
-            f"{self._shown(answer.message)!r}.{hint} Is the connection's URL that of a registry with Confluent's "
+            f"{self._for_message(answer.message)!r}.{hint} Is the connection's URL that of a registry with Confluent's "
             "interface?"
         )
 
@@ -208,16 +233,17 @@ class Registry:
     def _tls(self) -> ssl.SSLContext | None:
         return self.connection.tls()
 
-    def _shown(self, text: str) -> str:
-        """What the registry says, for a message: short, in characters that can be printed, and without the login that
-        it was sent, which a hostile one may repeat, also as a part of something else."""
+    def _for_message(self, text: str) -> str:
+        """The registry's text for an error message: short, printable, and without the login. A hostile registry could
+        repeat the login, also as a part of other text."""
         if any(part in text for part in self._secret_parts):
             return "(not shown: it repeats the login)"
         return printable(text[:_SHOWN])
 
     @cached_property
     def _secret_parts(self) -> frozenset[str]:
-        """What of the login is not repeated: each run of some characters of it, in the spellings that HTTP has."""
+        """The parts of the login that no message may repeat: its substrings of `_RUN` characters, in the encodings of
+        HTTP."""
         password, token = self.connection.password, (self.connection.authorization or "").partition(" ")[2]
         of_password = base64.b64encode(password.encode()).decode().rstrip("=")
         return frozenset(
@@ -244,7 +270,7 @@ class Registry:
             headers["Authorization"] = self.connection.authorization
         data = None if body is None else orjson.dumps(body)
         request = urllib.request.Request(f"{self.connection.url}/{path}", data, headers, method=method)
-        seconds = min(self.connection.patience.answer_seconds, 30)
+        seconds = min(self.connection.answer_limits.answer_seconds, 30)
         tls = self._tls
         with _Watch(2 * seconds) as watch:
             opener = urllib.request.build_opener(_NoRedirects(), _Http(watch), _Https(watch, tls))
@@ -252,14 +278,14 @@ class Registry:
                 with opener.open(request, timeout=seconds) as answer:
                     read = Answer(answer.status, _read(answer))
             except urllib.error.HTTPError as error:
-                read = self._refused(error)
+                read = self._error_answer(error)
             except (OSError, http.client.HTTPException) as error:
                 raise self._unavailable(watch.error(2 * seconds) or error) from None
             if error_of_time := watch.error(2 * seconds):
                 raise self._unavailable(error_of_time)
             return read
 
-    def _refused(self, error: urllib.error.HTTPError) -> Answer:
+    def _error_answer(self, error: urllib.error.HTTPError) -> Answer:
         answer = Answer(error.code, _read(error))
         if error.code in _DENIED:
             raise RegistryError(
@@ -269,7 +295,7 @@ class Registry:
         if error.code in _BUSY:
             raise RegistryUnavailableError(
                 f"the schema registry at {self.connection} answered {error.code} {_TRIES} times: "
-                f"{self._shown(answer.message)!r}"
+                f"{self._for_message(answer.message)!r}"
             ) from None
         if 300 <= error.code < 400:
             raise RegistryError(
@@ -287,16 +313,16 @@ class Registry:
             )
         return RegistryUnavailableError(
             f"the schema registry at {self.connection} was asked {_TRIES} times and does not answer: "
-            f"{self._shown(str(reason))}"
+            f"{self._for_message(str(reason))}"
         )
 
 
-def _quoted(subject: str) -> str:
+def _quote(subject: str) -> str:
     return quote(subject, safe="")
 
 
 def _read(answer: Any) -> Any:
-    """The JSON of an answer; its text where it is none."""
+    """The parsed JSON of a response, or its text if it is not JSON."""
     try:
         data: bytes = answer.read(_LARGEST + 1)
     except (OSError, http.client.HTTPException) as error:

@@ -1,4 +1,4 @@
-"""How to reach a schema registry: its URL, login and TLS, out of a connection's URI."""
+"""The connection to a schema registry: URL, login and TLS, parsed from a URI."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from changefeed.errors import SettingsError
-from changefeed.model.connection import OF_A_RUN, Patience, check_values, options_of, shown_option
+from changefeed.model.connection import RUN_ANSWER_LIMITS, AnswerLimits, check_values, options_of, quote_option
+from changefeed.model.tls import present_certificate, trusting_context
 
 _OPTIONS = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify"})
-_FORM = "wanted http://user:password@host:port or https://…"
+_FORM = "expected http://user:password@host:port or https://…"
 
 
 @dataclass(frozen=True)
 class RegistryConnection:
-    """A registry. Neither password nor TLS key shows in its repr, and no message has them.
+    """The address, login and TLS options of a registry. Its repr and its messages have neither password nor TLS key.
 
-    ``url`` has no login in it, and no slash at its end. ``options``: ssl_ca (a file of certificates), ssl_cert and
-    ssl_key (the client's, in PEM), ssl_key_password, ssl_verify (`false` trusts any certificate).
+    ``url`` has no login, and no slash at its end. ``options`` may have ssl_ca (the authorities), ssl_cert and
+    ssl_key (the client's certificate and key), each the path of a PEM file or PEM text, ssl_key_password, and
+    ssl_verify (`false` trusts any certificate).
     """
 
     url: str
     user: str = ""
     password: str = field(default="", repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    patience: Patience = OF_A_RUN
+    answer_limits: AnswerLimits = RUN_ANSWER_LIMITS
 
     @classmethod
-    def from_uri(cls, uri: str, patience: Patience = OF_A_RUN) -> RegistryConnection:
-        """Read ``https://user:password@host:port/path?ssl_ca=…``.
+    def from_uri(cls, uri: str, answer_limits: AnswerLimits = RUN_ANSWER_LIMITS) -> RegistryConnection:
+        """The connection of a URI ``https://user:password@host:port/path?ssl_ca=…``.
 
-        Where Airflow has a connection of type HTTP its schema, the path here, is the protocol: `http://host:8081/https`.
-        Raises SettingsError for another scheme or option, and without a host.
+        A path `/http` or `/https` sets the protocol, as in Airflow's connections of type HTTP:
+        `http://host:8081/https`. Raises SettingsError for another scheme or option, and without a host.
         """
         parts = _split(uri)
         scheme, path = parts.scheme, parts.path.strip("/")
@@ -43,7 +45,7 @@ class RegistryConnection:
         options = options_of(parts.query)
         if unknown := sorted(set(options) - _OPTIONS):
             raise SettingsError(
-                f"unknown option {shown_option(unknown[0])} of the schema registry at {parts.hostname!r}: wanted "
+                f"unknown option {quote_option(unknown[0])} of the schema registry at {parts.hostname!r}: expected "
                 f"{', '.join(sorted(_OPTIONS))}"
             )
         check_values(options, f"the schema registry at {parts.hostname!r}")
@@ -51,7 +53,7 @@ class RegistryConnection:
         port = f":{parts.port}" if parts.port else ""
         url = f"{scheme}://{host}{port}" + (f"/{path}" if path else "")
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        return cls(url, user, password, tuple(sorted(options.items())), patience)
+        return cls(url, user, password, tuple(sorted(options.items())), answer_limits)
 
     def __str__(self) -> str:
         return self.url
@@ -64,20 +66,20 @@ class RegistryConnection:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
     def tls(self) -> ssl.SSLContext | None:
-        """What a connection is secured with; None for plain HTTP. Raises SettingsError for files that do not do."""
+        """The TLS context; None for plain HTTP. Raises SettingsError for invalid certificates or keys."""
         if not self.url.startswith("https:"):
             return None
         options = dict(self.options)
         try:
-            context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+            context = trusting_context(options.get("ssl_ca"))
             if "ssl_cert" in options:
-                context.load_cert_chain(
-                    options["ssl_cert"], options.get("ssl_key"), options.get("ssl_key_password", "").encode()
-                )
+                password = options.get("ssl_key_password", "")
+                present_certificate(context, options["ssl_cert"], options.get("ssl_key"), password)
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"the certificates of the schema registry at {self.url} cannot be read ({error}): wanted PEM files "
-                "that exist where the task runs, in ssl_ca, ssl_cert and ssl_key, and ssl_key_password for a locked key"
+                f"the certificates of the schema registry at {self.url} cannot be read ({error}): expected PEM files "
+                "that exist where the task runs, or PEM text, in ssl_ca, ssl_cert and ssl_key, and ssl_key_password "
+                "for a locked key"
             ) from None
         if options.get("ssl_verify", "true").lower() in ("false", "0", "no"):
             context.check_hostname = False
@@ -86,7 +88,8 @@ class RegistryConnection:
 
 
 def _split(uri: str) -> SplitResult:
-    """The parts of a URI. No message repeats any of it: what stands where a host should be may be half a password."""
+    """The parts of a URI. No error message quotes the URI, because the text in place of a host may be half of a
+    password."""
     try:
         parts = urlsplit(uri)
         _ = parts.port

@@ -1,1 +1,1 @@
-"""What people ask for: one model an action, which the command's options, a DAG's params and a REST body are made of."""
+"""Requests: one model for each action, from which the command's options, DAG params and REST bodies are built."""

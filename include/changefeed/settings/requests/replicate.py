@@ -1,4 +1,4 @@
-"""A follower that is brought to the pipeline's low watermark."""
+"""Request of replicate, which applies published changes to a follower."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from changefeed.settings.requests.request import Coordinates, Request
 
 
 class ReplicateRequest(FollowerSettings, Request):
-    """A follower, as a pipeline's YAML names it or the command, and where its first run begins."""
+    """A follower, named by the pipeline's YAML or the command, and the start of its first run."""
 
     ACTION: ClassVar[str] = "replicate"
 
     start: Coordinates | None = Field(
         default=None,
         title="Start",
-        description="Of its first run: FILE:POSITION where it was copied. Default: where the pipeline begins.",
+        description="Start of the first run: FILE:POSITION at which the follower was copied. Default: the pipeline's "
+        "start.",
     )

@@ -1,4 +1,4 @@
-"""What the models of actions have in common: how they are read, their kinds of values, and their fields as a form."""
+"""Base class of requests, the types of their values, and the JSON schemas of their fields for forms."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.seek import SeekTarget, seconds_of
 from changefeed.model.user_pattern import LONGEST, MOST
 from changefeed.settings.section import Section
-from changefeed.settings.table_pattern import TablePattern, few
+from changefeed.settings.table_pattern import TablePattern, check_pattern_count
 
 
 class Request(Section):
-    """What a person asks for. Its fields are the options of the command, the params of the DAG and the body of the REST
-    call: each is declared, described and checked here, and nowhere else.
+    """A request. Its fields are the options of the command, the params of the DAG and the body of the REST call: each
+    is declared, described and checked here only.
     """
 
     model_config = ConfigDict(strict=False)
 
     ACTION: ClassVar[str]
-    """What the command calls it; mistakes begin with it."""
+    """The action's name in the command; error messages begin with it."""
 
     @model_validator(mode="before")
     @classmethod
-    def _without_emptied_fields(cls, values: Any) -> Any:
-        """A field that a form sends empty is not given, where it need not be."""
+    def _drop_empty_fields(cls, values: Any) -> Any:
+        """Drop optional fields that a form sends empty."""
         if not isinstance(values, dict):
             return values
         optional = {name for name, field in cls.model_fields.items() if not field.is_required() and not field.default}
@@ -45,9 +45,9 @@ class Request(Section):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        """From the values of options or of a form, of which None and '' are not given.
+        """The request with ``values``, which come from options or a form; None and '' mean that a value is missing.
 
-        Raises SettingsError, a line a mistake.
+        Raises SettingsError with one line for each mistake.
         """
         try:
             return cls.model_validate({name: value for name, value in values.items() if value is not None})
@@ -63,65 +63,65 @@ class Request(Section):
         return f"{cls.ACTION}: {key + ': ' if key else ''}{mistake['msg'].removeprefix('Value error, ')}{hint}"
 
 
-class OfPipeline(Request):
-    """A request that travels, or is stored, with the name of its pipeline."""
+class PipelineRequest(Request):
+    """A request with the name of its pipeline."""
 
     pipeline: str
 
 
-def _read_by(parse: Callable[[str], object]) -> AfterValidator:
-    """A check that ``parse`` can read a text, which stays as it was written; its error is the message."""
+def _check_by(parse: Callable[[str], object]) -> AfterValidator:
+    """A validator that accepts a text if ``parse`` can read it, and does not change the text."""
 
-    def checked(text: str) -> str:
+    def check(text: str) -> str:
         try:
             parse(text)
         except SettingsError as error:
             raise ValueError(str(error)) from None
         return text
 
-    return AfterValidator(checked)
+    return AfterValidator(check)
 
 
 Coordinates = Annotated[
     str,
     Field(max_length=1000, json_schema_extra={"pattern": COORDINATES_PATTERN}),
-    _read_by(BinlogCoordinates.parse),
+    _check_by(BinlogCoordinates.parse),
 ]
 """FILE:POSITION."""
 FileName = Annotated[
     str,
     Field(max_length=1000, json_schema_extra={"pattern": FILE_PATTERN}),
-    _read_by(lambda name: BinlogCoordinates(name, FIRST_POSITION)),
+    _check_by(lambda name: BinlogCoordinates(name, FIRST_POSITION)),
 ]
-"""Of a binlog."""
-GtidText = Annotated[str, Field(max_length=1_000_000), _read_by(GtidSet.parse)]
-Time = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "date-time"}), _read_by(seconds_of)]
-"""ISO 8601; one without an offset is UTC."""
-Place = Annotated[str, Field(min_length=1, max_length=60_000), _read_by(SeekTarget.parse)]
-"""What a seek can go to: a word, or one of the above."""
+"""Name of a binlog file."""
+GtidText = Annotated[str, Field(max_length=1_000_000), _check_by(GtidSet.parse)]
+Time = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "date-time"}), _check_by(seconds_of)]
+"""ISO 8601; a time without an offset is UTC."""
+Target = Annotated[str, Field(min_length=1, max_length=60_000), _check_by(SeekTarget.parse)]
+"""Target of a seek: earliest, latest, coordinates, a GTID set or a time."""
 
 Tables = Annotated[
     list[Annotated[TablePattern, Field(max_length=LONGEST)]],
-    AfterValidator(few),
+    AfterValidator(check_pattern_count),
     Field(
         max_length=MOST,
         title="Tables",
-        description="Patterns of DATABASE.TABLE, as in shop.*, among the tables that the pipeline captures. Default: "
-        "all of them.",
+        description="Patterns of DATABASE.TABLE, such as shop.*, of tables that the pipeline captures. Default: all of "
+        "them.",
     ),
 ]
 Count = Annotated[int, Field(gt=0, lt=2**31)]
 
 
 @cache
-def form_of(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    """The JSON schema of each field of ``model``, flat: its `type` is ["null", TYPE] where it may be null, and
-    bounds are included."""
-    whole = model.model_json_schema()
-    return {name: _flat(schema, whole.get("$defs", {})) for name, schema in whole["properties"].items()}
+def build_form_schemas(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+    """The JSON schema of each field of ``model``, without references. The `type` of a field that may be null is
+    ["null", TYPE]; bounds are inclusive."""
+    complete = model.model_json_schema()
+    return {name: _flatten(schema, complete.get("$defs", {})) for name, schema in complete["properties"].items()}
 
 
-def _flat(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _flatten(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     flat = dict(schema)
     if choices := flat.pop("anyOf", None):
         (value,) = [choice for choice in choices if choice != {"type": "null"}]

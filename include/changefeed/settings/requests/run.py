@@ -1,4 +1,4 @@
-"""A run of a pipeline: what it takes at most."""
+"""Request of a run: its limits."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from changefeed.settings.section import Positive
 
 
 class RunBounds(Request):
-    """Bounds of one run; without any it takes all that is new, up to the pipeline's own bounds."""
+    """Limits of one run, in addition to the pipeline's own. Default: all new changes."""
 
     ACTION: ClassVar[str] = "run"
 
     max_bytes: Positive | None = Field(
         default=None,
-        title="At most so many bytes",
-        description="Most bytes of binlog that the run takes; it ends at the commit before. Default: no limit.",
+        title="Maximum bytes",
+        description="Maximum bytes of binlog; the run ends at the last commit before the limit. Default: no limit.",
     )
     max_seconds: Count | None = Field(
         default=None,
-        title="At most so many seconds",
-        description="Seconds after which no further window of a long backlog is begun. Default: no limit.",
+        title="Maximum seconds",
+        description="Seconds after which the run begins no further window. Default: no limit.",
     )
     until: Coordinates | None = Field(
         default=None,
         title="Until",
-        description="FILE:POSITION that the run does not go past; a commit boundary. Default: the head.",
+        description="FILE:POSITION at which the run ends, a commit boundary. Default: the head.",
     )

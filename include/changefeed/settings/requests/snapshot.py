@@ -1,4 +1,4 @@
-"""A snapshot: which tables of a pipeline, which of their rows, and how fast."""
+"""Request of a snapshot: tables, a condition on rows, and limits."""
 
 from __future__ import annotations
 
@@ -8,77 +8,77 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from changefeed.model.table_pattern import matches_any
-from changefeed.settings.requests.request import Count, OfPipeline, Request, Tables
+from changefeed.settings.requests.request import Count, PipelineRequest, Request, Tables
 
 
-def _is_condition(text: str) -> str:
-    from changefeed.settings.sql_condition import server_condition  # sqlglot is only for those who need it
+def _check_condition(text: str) -> str:
+    from changefeed.settings.sql_condition import parse_server_condition  # loads sqlglot
 
-    server_condition(text)
+    parse_server_condition(text)
     return text
 
 
 class SnapshotForm(Request):
-    """The tables whose rows are read and published beside the pipeline's windows, which of their rows, and how fast."""
+    """The tables whose existing rows are published besides the pipeline's windows, a condition on rows, and limits."""
 
     ACTION: ClassVar[str] = "snapshot"
 
     tables: Tables = Field(default=[])
-    where: Annotated[str, AfterValidator(_is_condition), Field(max_length=10_000)] | None = Field(
+    where: Annotated[str, AfterValidator(_check_condition), Field(max_length=10_000)] | None = Field(
         default=None,
         title="Where",
-        description="Only rows for which this is true, as in id > 1000 AND status = 'open'. Default: all rows.",
+        description="Condition on rows, such as id > 1000 AND status = 'open'. Default: all rows.",
     )
     rows_per_second: Count | None = Field(
         default=None,
-        title="At most so many rows a second",
-        description="Most rows that are read in a second, on average. Default: no limit.",
+        title="Maximum rows per second",
+        description="Maximum rows that are read per second, on average. Default: no limit.",
     )
     connections: Annotated[int, Field(gt=0, lt=2**15)] | None = Field(
         default=None,
-        title="At most so many connections",
-        description="Most connections that read rows at the same time. Default: as many as Spark has cores.",
+        title="Maximum connections",
+        description="Maximum connections that read rows at the same time. Default: the number of Spark's cores.",
     )
     chunk_rows: Count | None = Field(
         default=None,
-        title="At most so many rows in a chunk",
-        description="Most rows of a chunk, which is published at once. Its size follows the time that it takes.",
+        title="Maximum rows of a chunk",
+        description="Maximum rows of a chunk, the unit of publishing. Default: chosen by the time that chunks take.",
     )
     changed_keys: Count | None = Field(
         default=None,
-        title="At most so many changed keys",
-        description="Most keys held in memory of rows whose changes no window has published yet. Default: a million.",
+        title="Maximum changed keys",
+        description="Maximum number of unpublished changed keys held in memory. Default: 1,000,000.",
     )
 
 
-class SnapshotRequest(SnapshotForm, OfPipeline):
+class SnapshotRequest(SnapshotForm, PipelineRequest):
     """A snapshot of one pipeline."""
 
-    def takes(self, database: str, table: str) -> bool:
-        """Whether the table is one of those that were asked for."""
+    def matches(self, database: str, table: str) -> bool:
+        """Whether the table is requested."""
         return not self.tables or matches_any(tuple(self.tables), database, table)
 
     @property
     def condition(self) -> str:
-        """SQL of the rows that were asked for; '' for all."""
+        """SQL condition of the requested rows; '' for all."""
         return self._of_server[0]
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The names of the columns that the condition is about."""
+        """The names of the columns in the condition."""
         return self._of_server[1]
 
     @property
     def _of_server(self) -> tuple[str, tuple[str, ...]]:
         if self.where is None:
             return "", ()
-        from changefeed.settings.sql_condition import server_condition
+        from changefeed.settings.sql_condition import parse_server_condition
 
-        condition = server_condition(self.where)
+        condition = parse_server_condition(self.where)
         return condition.sql, condition.columns
 
     @property
     def fingerprint(self) -> str:
-        """Tells what is published from what other requests of the pipeline under the same run id would be; not how
-        fast, nor what the pipeline is called."""
+        """A digest that distinguishes requests with the same run id by tables and rows. It does not depend on limits or
+        on the pipeline's name."""
         return hashlib.sha256(self.model_dump_json(include={"tables", "where"}).encode()).hexdigest()[:12]

@@ -1,1 +1,1 @@
-"""Archived binlog files: `mysqlbinlog --raw` output in a folder or behind a URL."""
+"""Reads archived binlog files: the output of `mysqlbinlog --raw` in a folder or at a URL."""

@@ -1,8 +1,8 @@
-"""Archives of binlog files: where they are, and the folders and URLs below which they may be read.
+"""Archives of binlog files: their locations, and the folders and URLs below which they may be read.
 
-A URL is compared with a root component by component, and only in one spelling. What two programs could read in two ways
-(`..`, percent encoding, a chain of fsspec) is refused rather than resolved. Symbolic links are resolved where they are
-followed, by each process that opens a file. The URL never holds what opens the way to the files.
+A URL is compared with a root component by component. Forms that have several spellings (`..`, percent encoding, a chain
+of fsspec) are refused, not resolved. Each process that opens a file resolves symbolic links. A URL never has
+credentials.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from changefeed.errors import SettingsError
 _QUERY = re.compile(r"\A(?>.*?:/).*[?]", re.DOTALL)
 _USER = re.compile(r":[/\\]*+[^/\\:]*(@|%40)", re.IGNORECASE)
 _NO_PORT = re.compile(r"://[^/]*:(?![0-9]{0,5}(/|\Z))")
-"""What follows a colon in the part for the host and is no port: a password, whose / ended that part too early."""
+"""A colon in the host part, without a port after it: the text is a password, and its / ends the host part too early."""
 _PORT_AND_USER = re.compile(r"\A(?>.*?://[^/]*?:).*@", re.DOTALL)
 
 
 def check_no_secret(url: str) -> None:
-    """Raises SettingsError for a URL with a user, a password or a query, such as a signature: it is shown to many.
+    """Raises SettingsError for a URL with a user, a password or a query (such as a signature): many users can see URLs.
 
-    The message repeats nothing of it. An absolute path is no URL: there an @ or a ? is a letter as any other.
+    The message does not quote the URL. In an absolute path, which is not a URL, @ and ? are ordinary characters.
     """
     looked_at = "" if url.startswith("/") and "::" not in url else url
     if any(pattern.search(looked_at) for pattern in (_QUERY, _USER, _NO_PORT, _PORT_AND_USER)):
@@ -41,9 +41,9 @@ def check_no_secret(url: str) -> None:
 class Archive:
     """A folder, a file or a URL with archived binlog files.
 
-    ``root`` is what of the site file's `archives` it lies below, and no reader leaves: no link in it is followed out of
-    that. Without one it is read with the rights of whoever runs the reader, by any way that fsspec knows; so the
-    command reads it. Raises SettingsError for a URL with a secret in it.
+    ``root`` is the entry of the site file's `archives` that contains the archive; readers follow no link that leads out
+    of the root. Without a root, as in the command, the reader has the rights of its own user and may use any protocol
+    of fsspec. Raises SettingsError for a URL with a secret.
     """
 
     url: str
@@ -54,15 +54,16 @@ class Archive:
 
 
 ArchiveLookup = Callable[[str], Archive]
-"""Gives the archive of a URL. Raises SettingsError for one that may not be read."""
+"""Returns the archive of a URL. Raises SettingsError for a URL that may not be read."""
 
 
 LOCAL = "file"
 PROTOCOLS = {LOCAL: LOCAL, "s3": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "az": "abfs", "http": "http",
              "https": "https"}  # fmt: skip
-"""Those that may be read through Airflow, with the name that stands for its synonyms."""
+"""The protocols that may be read through Airflow, each with its canonical name."""
 _WEB = ("http", "https")
-"""Protocols of servers of any kind: a root names one archive exactly, as what lies below it is the server's word."""
+"""Protocols of arbitrary servers. Their roots are exactly one archive, because the server decides what is below a
+URL."""
 
 _LONGEST = 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -73,20 +74,20 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 @dataclass(frozen=True)
 class Location:
-    """A folder or URL in the one spelling in which it is compared."""
+    """A folder or URL in a form that can be compared."""
 
     protocol: str
     host: str
-    """A bucket, a container, or a host with its port; '' of a local folder."""
+    """A bucket, a container, or a host with its port; '' for a local folder."""
     parts: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """Read an absolute path or a URL; raises ValueError, whose words repeat nothing of it."""
+        """Parse an absolute path or a URL; raises ValueError for another text, which the error does not quote."""
         if len(text) > _LONGEST or not text.isprintable() or "\\" in text:
-            raise ValueError(f"it is longer than {_LONGEST} characters, or has some that do not show, or backslashes")
+            raise ValueError(f"it is longer than {_LONGEST} characters, or has invisible ones, or backslashes")
         if "::" in text:
-            raise ValueError("it is a chain (::), which reads what another part of it names")
+            raise ValueError("it is a chain (::), one part of which reads another")
         if _ESCAPE.search(text):
             raise ValueError("it has percent-encoded characters: write them as they are")
         scheme = _SCHEME.match(text)
@@ -101,14 +102,14 @@ class Location:
         host = host.lower() if protocol in _WEB else host
         shape = _NO_HOST if protocol == LOCAL else _HOST if protocol in _WEB else _BUCKET
         if not shape.fullmatch(host):
-            raise ValueError("it has a host where a path should begin, or none, or one that cannot be")
+            raise ValueError("its host is missing, invalid or in place of a path")
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         if ".." in parts:
             raise ValueError("it has '..' in its path")
         return cls(protocol, host, parts)
 
     def is_below(self, root: Location) -> bool:
-        """Whether this is ``root`` or below it; of web servers only that very one is."""
+        """Whether this is ``root`` or below it; on web servers, whether it is ``root`` itself."""
         if (self.protocol, self.host) != (root.protocol, root.host):
             return False
         return self.parts == root.parts if self.protocol in _WEB else self.parts[: len(root.parts)] == root.parts
@@ -119,17 +120,17 @@ class Location:
 
 
 def archive_below(url: str, roots: Iterable[str]) -> Archive:
-    """The archive of ``url``, if it lies below one of ``roots``.
+    """The archive of ``url``, if it is below one of ``roots``.
 
-    Raises SettingsError where it does not, for a URL with a secret or in a form that is not compared, and for such a
-    root. The message does not name the roots, and repeats the URL only where it has one of these forms.
+    Raises SettingsError for a URL that is not below a root, and for a URL or root with a secret or in an unsupported
+    form. The message does not name the roots, and quotes the URL only if its form is supported.
     """
     check_no_secret(url)
     try:
         location = Location.parse(url)
     except ValueError as error:
         raise SettingsError(
-            f"the archive cannot be read through Airflow: {error}. Wanted a folder or URL below one that the "
+            f"the archive cannot be read through Airflow: {error}. Expected a folder or URL below one that the "
             "administrator lists under `archives` of the site file (CHANGEFEED_SITE)"
         ) from None
     for number, text in enumerate(roots, 1):
@@ -139,16 +140,17 @@ def archive_below(url: str, roots: Iterable[str]) -> Archive:
             raise SettingsError(f"number {number} of `archives` in the site file cannot be used: {error}") from None
         if location.is_below(root) and is_inside(str(location), str(root)):
             if location.protocol in _WEB:
-                return Archive(text, text)  # as it was named: with a slash at its end it is another page
+                return Archive(text, text)  # the URL unchanged: with a slash at its end it would be another page
             return Archive(str(location), str(root))
     raise SettingsError(
-        f"archive {url!r} may not be read through Airflow: it lies below no folder or URL that the administrator lists "
-        "under `archives` of the site file (CHANGEFEED_SITE). Without one no archive is read; ask for it to be added"
+        f"archive {url!r} may not be read through Airflow: it is not below a folder or URL that the administrator "
+        "lists under `archives` of the site file (CHANGEFEED_SITE). Without one no archive is read; ask for "
+        "it to be added"
     )
 
 
 def is_inside(path: str, root: str) -> bool:
-    """Whether a local ``path`` is ``root`` or below it with all links followed on this machine; a URL has none."""
+    """Whether ``path`` is ``root`` or below it after all links are resolved on this machine. URLs have no links."""
     if not root.startswith("/"):
         return True
     real, real_root = os.path.realpath(path), os.path.realpath(root)

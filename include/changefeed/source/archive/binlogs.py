@@ -1,4 +1,4 @@
-"""Archived binlog files, wherever fsspec can read: a folder, https://, s3://, gs:// and others."""
+"""Reads archived binlog files by fsspec, from a folder, https://, s3://, gs:// and others."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ from changefeed.model.window import BinlogFile
 from changefeed.source.archive.archive import Archive, Location, is_inside
 
 MOST_FILES = 100_000
-"""More binlog files are in no archive; a list of them is held in memory, and stands in plans."""
+"""The most binlog files in an archive; the list of files is stored in memory and in plans."""
 
 _NAME = re.compile(r"[^/\\]{1,240}\.[0-9]{6,10}")
 _WRONG = (FileNotFoundError, NotADirectoryError, PermissionError, ValueError, TypeError, ImportError)
-"""What storages raise for an archive that is not there, may not be read or cannot be; all else may pass."""
+"""Errors of storages for an archive that is missing or cannot be read. After any other error a retry may succeed."""
 
 
 class ArchivedBinlogs:
-    """`Binlogs` of a folder or of one file. Files are those with a number at the end (``binlog.000012``).
+    """The `Binlogs` in a folder, or one binlog file. A binlog file's name ends in a number (``binlog.000012``).
 
-    Raises SettingsError for a folder, a URL or a file that cannot be read, or that a link leads to out of the archive's
-    root; SourceUnavailableError for a storage that does not answer now; BinlogGoneError where it has no binlog file;
-    and BinlogFormatError for a file that is encrypted or is not a binlog. What is in a file that is none stands in no
-    message.
+    No error message quotes a file. The errors:
+
+    - SettingsError: a folder, a URL or a file cannot be read, or a link to it leads out of the archive's root;
+    - SourceUnavailableError: the storage does not answer now;
+    - BinlogGoneError: the archive has no binlog file;
+    - BinlogFormatError: a file is encrypted or is not a binlog.
     """
 
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
 
     def files(self) -> Sequence[BinlogFile]:
-        """The archived files by their number."""
+        """The archived files, in the order of their numbers."""
         return [file for file, _ in self._archived]
 
     def end(self) -> ResumePoint:
@@ -51,17 +53,21 @@ class ArchivedBinlogs:
         return ResumePoint(BinlogCoordinates(last.name, last.size_bytes))
 
     def previous_gtids(self, file: str) -> str:  # noqa: ARG002 - the protocol's
-        """Unknown: an archive is searched from its first file on."""
+        """Always '', for unknown GTIDs: an archive is searched from its first file on."""
         return ""
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
-        """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``."""
+        """Yield the file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``."""
         with self._open(file) as stream:
             check_magic(stream, file)
             yield from dumped_chunks(stream, file, start, end)
 
+    def first_events(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """As `chunks`, which loads no kernels."""
+        return self.chunks(file, start, end)
+
     def tail(self, file: BinlogFile, most_bytes: int) -> bytes:
-        """The last bytes of a file."""
+        """The last ``most_bytes`` bytes of a file, or the complete file if it is smaller."""
         with self._open(file.name) as stream:
             stream.seek(max(0, file.size_bytes - most_bytes))
             return bytes(stream.read(most_bytes))
@@ -71,7 +77,10 @@ class ArchivedBinlogs:
         path = next((path for archived, path in self._archived if archived.name == file), None)
         if path is None:
             raise BinlogGoneError(f"archive {self.archive.url!r} has no file {file!r} any more")
-        with self._readable(f"file {file!r} of archive"), self._filesystem.open(self._checked(path), "rb") as stream:
+        with (
+            self._translate_errors(f"file {file!r} of archive"),
+            self._filesystem.open(self._check_path(path), "rb") as stream,
+        ):
             yield stream
 
     @cached_property
@@ -81,23 +90,24 @@ class ArchivedBinlogs:
     @cached_property
     def _opened(self) -> tuple[Any, str]:
         url = self.archive.url
-        with self._readable("archive"):
+        with self._translate_errors("archive"):
             if self.archive.root is None:
                 return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
             location = Location.parse(url)
-            # Not by its URL, which fsspec would take apart its own way. A server may not send us on to another one.
+            # fsspec gets the parts, not the URL, which it would parse in its own way. Redirects to other servers are
+            # refused.
             options = {"allow_redirects": False} if location.protocol in ("http", "https") else {}
             filesystem = fsspec.filesystem(location.protocol, **options)
-            return filesystem, self._checked(filesystem._strip_protocol(url))
+            return filesystem, self._check_path(filesystem._strip_protocol(url))
 
     @cached_property
     def _archived(self) -> list[tuple[BinlogFile, str]]:
-        with self._readable("archive"):
-            wanted = ((path, name) for path in self._paths() if _NAME.fullmatch(name := _name_of(path)))
-            listed = [(path, name) for path, name in islice(wanted, MOST_FILES + 1) if name.isprintable()]
+        with self._translate_errors("archive"):
+            requested = ((path, name) for path in self._paths() if _NAME.fullmatch(name := _name_of(path)))
+            listed = [(path, name) for path, name in islice(requested, MOST_FILES + 1) if name.isprintable()]
             if len(listed) > MOST_FILES:
                 raise SettingsError(f"archive {self.archive.url!r} has more than {MOST_FILES:,} binlog files")
-            entries = [(path, name, self._filesystem.info(self._checked(path))) for path, name in listed]
+            entries = [(path, name, self._filesystem.info(self._check_path(path))) for path, name in listed]
         archived = [
             (BinlogFile(name, int(entry["size"] or 0)), path)
             for path, name, entry in entries
@@ -116,19 +126,21 @@ class ArchivedBinlogs:
         return sorted(archived, key=lambda item: item[0].number)
 
     def _paths(self) -> Iterator[str]:
-        """What stands in the folder, or the file itself; of a folder on this machine without a list of all of it."""
+        """Yield the paths in the folder, or the file itself.
+
+        A local folder is read only as far as the caller iterates."""
         filesystem, root = self._opened
         if isinstance(filesystem, LocalFileSystem) and Path(root).is_dir():
             with os.scandir(root) as entries:
                 yield from (entry.path for entry in entries)
             return
         for path in filesystem.ls(root, detail=False):
-            # What a server lists is its word: only what stands in this very folder is ours.
+            # A server's list is not trusted: paths that are not directly in this folder are skipped.
             if self.archive.root is None or str(path) in (root, f"{root.rstrip('/')}/{_name_of(str(path))}"):
                 yield str(path)
 
-    def _checked(self, path: str) -> str:
-        """The path of what is opened, all links followed; raises SettingsError where they lead out of the root."""
+    def _check_path(self, path: str) -> str:
+        """The path with all links resolved; raises SettingsError if they lead out of the root."""
         root = self.archive.root
         if root is None or not root.startswith("/"):
             return path
@@ -140,23 +152,26 @@ class ArchivedBinlogs:
         return os.path.realpath(path)
 
     @contextmanager
-    def _readable(self, what: str) -> Iterator[None]:
+    def _translate_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except ChangefeedError:
             raise
-        except Exception as error:  # each storage has its own
-            told = error if self.archive.root is None else None
+        except Exception as error:  # each storage has its own errors
+            cause = error if self.archive.root is None else None
             cannot = f"{what} {self.archive.url!r} cannot be read: {self._reason(error)}"
             if isinstance(error, _WRONG):
                 raise SettingsError(
-                    f"{cannot}. Wanted a folder, a file, or a URL that fsspec knows, readable by Airflow's workers and "
-                    "by Spark's."
-                ) from told
-            raise SourceUnavailableError(cannot) from told
+                    f"{cannot}. Expected a folder, a file, or a URL that fsspec knows, readable by Airflow's workers "
+                    "and by Spark's."
+                ) from cause
+            raise SourceUnavailableError(cannot) from cause
 
     def _reason(self, error: Exception) -> str:
-        """Why something cannot be read: through Airflow not in a storage's own words, which may repeat what it sent."""
+        """Why something cannot be read.
+
+        With a root the text of the storage, which may quote file content, is omitted.
+        """
         if self.archive.root is None or isinstance(error, ImportError):
             return f"{type(error).__name__}: {error}"
         known = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""

@@ -1,4 +1,5 @@
-"""Proof that copies of binlog files are complete: what a copy lacks looks as if it was never written."""
+"""Proves that copies of binlog files are complete. Changes that are missing in a copy would be lost without an
+error."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from changefeed.binlog.events.framing import (
     DamagedEvent,
     EventType,
     FormatDescription,
-    whole_events,
+    complete_events,
 )
 from changefeed.binlog.events.gtids import logged_before
 from changefeed.binlog.search.finder import Binlogs
@@ -37,17 +38,19 @@ def check_complete(
     *,
     to_end: bool = False,
 ) -> None:
-    """Check that each archived file of ``[start, end)`` that the range has to its end is complete.
+    """Check that each archived file that ``[start, end)`` contains to its end is complete.
 
-    A file is complete if it ends in a ROTATE or STOP event; or if the file after it says that before it were exactly
-    the GTIDs up to this one's end, as after a server that died; or if ``server``, whose binlog it is, has the same file
-    of the same size. GTIDs prove nothing of transactions that have none: so they do not count where either file has
-    such transactions, or the server's gtid_mode allows them.
+    A file is complete if
 
-    A range that ends at a commit boundary of its last file needs no more than that, unless it goes ``to_end``, wherever
-    the archive has its end.
+    - it ends in a ROTATE or STOP event; or
+    - the next file's previous GTIDs are exactly those up to this file's end, as after a server crash; or
+    - ``server``, whose binlog it is, has the same file with the same size.
 
-    Raises BinlogGoneError for a file that none of them proves, BinlogFormatError for one that cannot be read.
+    GTIDs prove nothing about transactions without GTIDs. So GTIDs are ignored if one of the two files has such
+    transactions, or if the server's gtid_mode allows them. If the range ends at a commit boundary inside its last file,
+    this file needs no proof, unless the range goes ``to_end`` of the archive.
+
+    Raises BinlogGoneError for a file for which there is no proof, BinlogFormatError for a file that cannot be read.
     """
     files = {file.number: file for file in archive.files()}
     for number, file in files.items():
@@ -59,18 +62,18 @@ def check_complete(
 
 @dataclass(frozen=True)
 class _Preamble:
-    """What the first events of a file say."""
+    """The properties of a file that its first events have."""
 
     begun_seconds: int
     server_id: int
     has_checksums: bool
     before: GtidSet
-    """GTIDs of everything before the file; empty where it says none."""
+    """The GTIDs of all transactions before the file; may be empty."""
 
 
 @dataclass(frozen=True)
 class _Ending:
-    """The end of ``file`` in ``archive``; ``following`` is the archived file after it."""
+    """Checks the end of ``file`` in ``archive``; ``following`` is the archived file after it."""
 
     archive: ArchivedBinlogs
     server: ServerBinlogs
@@ -92,11 +95,11 @@ class _Ending:
             raise self._incomplete(report, f"{by_gtids}, and {by_server}")
 
     def _not_proved_by_gtids(self, preamble: _Preamble, report: SliceReport) -> str:
-        """Why the file after this one does not prove that it is complete; '' where it does."""
+        """Why the GTIDs of the next file do not prove that this file is complete; '' if they do."""
         if self.following is None:
             return "the archive has no file after it"
         name, before = self.following.name, self._preamble(self.archive, self.following).before
-        upto = preamble.before.moved_by(GtidSet.parse(report.gtids))
+        upto = preamble.before.move_past(GtidSet.parse(report.gtids))
         if missing := before.subtract(upto):
             return f"{name!r} says that transactions {missing} were before it, which are in no file"
         if before != upto:
@@ -108,11 +111,11 @@ class _Ending:
         return ""
 
     def _not_proved_by_server(self, preamble: _Preamble) -> str:
-        """Why the server does not prove that the file is complete; '' where it does."""
+        """Why the server's file does not prove that this file is complete; '' if it does."""
         name = self.file.name
         theirs = next((file for file in self.server.files() if file.name == name), None)
         if theirs is None:
-            return "the server has no such file any more"
+            return "the server no longer has the file"
         found = self._preamble(self.server, theirs)
         if (found.begun_seconds, found.server_id) != (preamble.begun_seconds, preamble.server_id):
             return "the server's file of that name is another one"
@@ -126,36 +129,40 @@ class _Ending:
         boundary = report.open_since if report.open_since is not None else end
         return BinlogGoneError(
             f"archived file {name!r} of {end:,} bytes is not known to be complete: expected a ROTATE or STOP event at "
-            f"its end, which a server writes when it closes a file, found none{inside}; {why}. Changes that a copy "
-            "which was cut short lacks would be taken for never written; nothing was published. Copy the file again. "
-            "If it has no more, as the server died while it wrote it or writes it still, end the range where its last "
+            f"its end, which a server writes when it closes a file, found none{inside}; {why}. Changes that are "
+            "missing in a truncated copy would look as if never written; nothing was published. Copy the file again. "
+            "If the server crashed while it wrote the file, or still writes it, end the range where its last "
             f"transaction ends (--from FILE:POSITION --to {name}:{boundary}), and begin another with the next file."
         )
 
     # --- what the files say
 
     def _report(self, file: BinlogFile) -> SliceReport:
-        """The accounts of the whole ``file``, of which no row is decoded."""
-        from changefeed.binlog.decoder import KernelDecoder  # few files need it, and it loads the kernels
+        """The report of a slice with the complete ``file``; no rows are decoded."""
+        from changefeed.binlog.decoder import (
+            KernelDecoder,
+        )  # imported here: it loads the kernels, and few files need it
 
         name, size = file.name, file.size_bytes
         decoder = KernelDecoder(lambda *_: None, lambda *_: None, ColumnsFormat(), "")
-        piece = Slice(0, name, FIRST_POSITION, size)
+        slice = Slice(0, name, FIRST_POSITION, size)
         try:
-            *_, report = decoder.decode(self.archive.chunks(name, FIRST_POSITION, size), piece)
+            *_, report = decoder.decode(self.archive.chunks(name, FIRST_POSITION, size), slice)
         except BinlogFormatError as error:
             raise BinlogFormatError(
-                f"archived file {name!r} of {size:,} bytes is damaged, or was cut short: {error}. Nothing was "
+                f"archived file {name!r} of {size:,} bytes is damaged, or was truncated: {error}. Nothing was "
                 "published. Copy the file again"
             ) from error
         assert isinstance(report, SliceReport)
         return report
 
     def _preamble(self, binlogs: Binlogs, file: BinlogFile) -> _Preamble:
-        """Read up to the first transaction. Raises BinlogFormatError for a file that does not begin as a binlog."""
+        """The preamble, read from the events before the first transaction.
+
+        Raises BinlogFormatError for a file that does not begin as a binlog does."""
         begun, server_id, checksum, before = 0, 0, 0, GtidSet()
-        with _located(file):
-            for event in whole_events(
+        with _add_coordinates(file):
+            for event in complete_events(
                 binlogs.chunks(file.name, FIRST_POSITION, file.size_bytes), file.size_bytes - FIRST_POSITION
             ):
                 seconds, kind, server, size, _, _ = HEADER.unpack_from(event)
@@ -171,14 +178,14 @@ class _Ending:
 
 
 def _has_gtids(report: SliceReport) -> bool:
-    """Whether all transactions of the file have GTIDs; MariaDB's always have."""
+    """Whether all transactions of the file have GTIDs. On MariaDB they always have."""
     gtids = GtidSet.parse(report.gtids)
     counted = sum(last - first + 1 for _, intervals in gtids.intervals for first, last in intervals)
     return bool(gtids.mariadb_servers) or counted == report.transactions
 
 
 @contextmanager
-def _located(file: BinlogFile) -> Iterator[None]:
+def _add_coordinates(file: BinlogFile) -> Iterator[None]:
     try:
         yield
     except DamagedEvent as damage:

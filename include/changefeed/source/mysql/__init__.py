@@ -1,1 +1,1 @@
-"""The connection to a MySQL or MariaDB server: preflight, head, binlog list, dump stream, schema."""
+"""Reads from a MySQL or MariaDB server: preflight, head, list of binlog files, dump stream, schemas."""

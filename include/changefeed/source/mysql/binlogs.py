@@ -1,4 +1,4 @@
-"""The binlog files of a server: which files they are, beyond their names, and searching in them."""
+"""The binlog files of a server: their identities, and access for searches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import session_on
 
 _AT_ONCE = 8
-"""Connections: one alone waits for the network most of the time."""
+"""The number of parallel connections. A single connection mostly waits for the network."""
 
 
 def file_identity(connection: MysqlConnection, server_uuid: str, file: str) -> FileIdentity:
-    """The identity of ``file`` on the server ``server_uuid``, over a connection of its own that is proved to be there.
+    """The identity of ``file`` on the server ``server_uuid``, read over a new connection that is verified to be on it.
 
-    Raises what `session_on` and `DumpStream` raise.
+    Raises the errors of `session_on` and `DumpStream`.
     """
     dump = DumpStream(session_on(connection, server_uuid), file=file, start=FIRST_POSITION, end=1 << 62)
     seconds, _, server_id, _, _, _ = HEADER.unpack_from(dump.first_event())
@@ -35,9 +35,11 @@ def file_identity(connection: MysqlConnection, server_uuid: str, file: str) -> F
 
 
 def window_files(connection: MysqlConnection, window: Window, files: Iterable[str]) -> dict[str, FileIdentity]:
-    """The identities of ``files``, those of ``window``, by name: what each reader of one of them has to find.
+    """The identities of ``files``, the files of ``window``, by name.
 
-    Raises BinlogGoneError where the server's binlog is not the one that the window was frozen in.
+    Each reader of a file verifies the file's identity.
+
+    Raises BinlogGoneError if the server's binlog is not the one that the window was frozen in.
     """
     newest = window.newest
     names = sorted({*files, newest.name} if newest else set(files))
@@ -53,10 +55,10 @@ _GTID_EVENTS = {"Previous_gtids", "Gtid_list"}
 
 
 class ServerBinlogs:
-    """`Binlogs` of the server behind ``session``; files and end are read once, so that all answers fit together.
+    """The `Binlogs` of the server of ``session``. Files and end are read only once, so that all results are consistent.
 
-    For looking something up: its dumps end no other reader's. Raises BinlogGoneError where the server has no files, and
-    what `Session` and `DumpStream` raise.
+    Its dumps do not end the dumps of other readers. Raises BinlogGoneError if the server has no files, and the errors
+    of `Session` and `DumpStream`.
     """
 
     def __init__(self, session: Session) -> None:
@@ -64,28 +66,33 @@ class ServerBinlogs:
         self._previous: dict[str, str] = {}
 
     def files(self) -> Sequence[BinlogFile]:
-        """The files up to the head that the server had when it was first asked, oldest first."""
+        """The files up to `end`, oldest first."""
         return self._files
 
     def end(self) -> ResumePoint:
-        """That head."""
+        """The head that the server had at the first call."""
         return self._end
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
-        """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, over a connection of its own."""
+        """Yield the file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, over a new connection."""
         own = source.session_on(self._session.connection, self._uuid)  # the stream closes it at its end
         yield from DumpStream(own, file=file, start=start, end=end)
 
+    def first_events(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """As `chunks`, event by event and without kernels."""
+        own = source.session_on(self._session.connection, self._uuid)
+        yield from DumpStream(own, file=file, start=start, end=end).events()
+
     def previous_gtids(self, file: str) -> str:
-        """The GTIDs of everything before ``file``, and of what the server executed and never logged (`unlogged`)."""
+        """The GTIDs of all transactions before ``file``, with those that the server never logged (`unlogged`)."""
         return str(GtidSet.parse(self.logged_before(file)).union(self.unlogged))
 
     @cached_property
     def unlogged(self) -> GtidSet:
-        """The GTIDs of transactions that the server executed and that never stood in any of its binlogs.
+        """The GTIDs of transactions that the server has executed and that were never in its binlogs.
 
-        Those of the backup that a server was made from, or of a replica with log_replica_updates=OFF: MySQL has them
-        in gtid_purged, and never in PREVIOUS_GTIDS.
+        They come from the backup of a new server, or from a replica with log_replica_updates=OFF. MySQL has them in
+        gtid_purged, but not in PREVIOUS_GTIDS.
         https://dev.mysql.com/doc/refman/9.7/en/replication-options-gtids.html#sysvar_gtid_purged
         """
         if self._session.is_mariadb:
@@ -100,11 +107,13 @@ class ServerBinlogs:
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether the server is MariaDB, whose GTIDs make a position and no set."""
+        """Whether the server is MariaDB, whose GTIDs are a position, not a set."""
         return self._session.is_mariadb
 
     def position_at(self, at: BinlogCoordinates) -> GtidSet:
-        """MariaDB's position at a commit boundary; the binlog is read up to it only where the server cannot say it."""
+        """MariaDB's GTID position at a commit boundary.
+
+        Only if the server cannot compute it, the binlog is read up to the boundary."""
         position = source.mariadb_position(self._session, at)
         return GtidSet.parse(Finder(self).at(at).gtids if position is None else position)
 
@@ -133,8 +142,8 @@ class ServerBinlogs:
 
     @cached_property
     def _files(self) -> list[BinlogFile]:
-        end = self._end  # read first: a file that is begun later must not be in the list
-        _ = self._uuid  # over this session, which threads that ask for the files' chunks do not share
+        end = self._end  # first, so that the list has no file that the server begins later
+        _ = self._uuid  # read now, over this session: the threads that read the files must not use the session
         files = [file for file in source.binlog_files(self._session) if file.number <= end.coordinates.number]
         if not files:
             raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")

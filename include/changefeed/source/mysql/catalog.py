@@ -1,18 +1,17 @@
-"""Tables and columns as `information_schema` has them now."""
+"""Reads the current tables and columns from `information_schema`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
 from changefeed.source.mysql.exact_columns import exact_columns, exact_create
 from changefeed.source.mysql.own_tables import NOT_OWN, is_own_table
 from changefeed.source.mysql.session import Row, Session
+from changefeed.source.mysql.shown_create import readable_create
 
 _COLUMNS = """
 SELECT {fields} FROM information_schema.columns
@@ -30,8 +29,11 @@ _INDEXES_OF_MANY = f"""
 SELECT table_name, {INDEX_FIELDS} FROM information_schema.statistics
 WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, index_name, seq_in_index
 """
+_VIEW = """
+SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s AND table_type = 'VIEW'
+"""
 _AT_ONCE = 100
-"""Tables in a query."""
+"""The most tables in a query."""
 _TABLES = f"""
 SELECT table_schema, table_name, table_type FROM information_schema.tables
 WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')
@@ -46,42 +48,44 @@ LEFT JOIN information_schema.engines AS e ON e.engine = t.engine WHERE t.table_s
 
 @dataclass(frozen=True)
 class Engine:
-    """The storage engine ``name`` of a table; ``rolls_back`` if it has transactions."""
+    """A storage engine; ``rolls_back`` is True if it has transactions."""
 
     name: str
     rolls_back: bool
 
 
 def engine_of(session: Session, database: str, table: str) -> Engine:
-    """The engine of a table that is there."""
+    """The engine of an existing table."""
     name, transactions = session.row(_ENGINE, database, table)
     return Engine(str(name), transactions == "YES")
 
 
 def table_names(session: Session, *, sequences: bool = True) -> list[tuple[str, str]]:
-    """(database, table) of all base tables but the server's own; with MariaDB's ``sequences``, whose changes are logged
-    as rows of a table."""
+    """(database, table) of all base tables except system tables.
+
+    With ``sequences`` also MariaDB's sequences, whose changes are logged as rows."""
     names = [(str(row[0]), str(row[1])) for row in session.rows(_TABLES) if sequences or row[2] != "SEQUENCE"]
     return [name for name in names if not is_own(session, *name)]
 
 
 def is_own(session: Session, database: str, table: str) -> bool:
-    """Whether a table of the session's server is one that the server brings along."""
+    """Whether a table is a system table of the session's server."""
     return is_own_table(database, table, is_mariadb=session.is_mariadb, major=session.version_number[0])
 
 
 def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableSchema]:
-    """`table_schema` of each (database, table) of ``names``, without those that are not there.
+    """The result of `table_schema` for each (database, table) of ``names``, without missing tables and views.
 
-    MySQL is asked for many at once; MariaDB opens all tables of a database for that, and is asked for each.
+    On MySQL one query reads many tables. On MariaDB each table has its own query: for one query of many tables MariaDB
+    would open all tables of a database.
     """
-    wanted = sorted(set(names))
+    requested = sorted(set(names))
     if session.is_mariadb:
-        found = {name: table_schema(session, *name) for name in wanted}
-        return {name: schema for name, schema in found.items() if schema is not None}
+        found = {name: table_schema(session, *name) for name in requested}
+        return _without_views(session, {name: schema for name, schema in found.items() if schema is not None})
     fields = column_fields(session)
     schemas: dict[tuple[str, str], TableSchema] = {}
-    for database, of_database in groupby(wanted, key=lambda name: name[0]):
+    for database, of_database in groupby(requested, key=lambda name: name[0]):
         tables = [table for _, table in of_database]
         for at in range(0, len(tables), _AT_ONCE):
             asked = tables[at : at + _AT_ONCE]
@@ -95,13 +99,24 @@ def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tu
                 its = exact_columns(session, database, table, listed)
                 keys = keys_of(session, database, table, indexes.get(table, ()), its)
                 schemas[database, table] = TableSchema(database, table, its, *keys).keys_of_current_rows
-    return {name: schemas[name] for name in wanted if name in schemas}
+    return _without_views(session, {name: schemas[name] for name in requested if name in schemas})
+
+
+def is_view(session: Session, database: str, table: str) -> bool:
+    """Whether the name is that of a view."""
+    return bool(session.rows(_VIEW, database, table))
+
+
+def _without_views(
+    session: Session, schemas: Mapping[tuple[str, str], TableSchema]
+) -> dict[tuple[str, str], TableSchema]:
+    return {name: schema for name, schema in schemas.items() if schema.primary_key or not is_view(session, *name)}
 
 
 def table_schema(session: Session, database: str, table: str) -> TableSchema | None:
-    """A table's columns and keys as they are now, or None where there is no such table.
+    """A table's current columns and keys; None if there is no such table.
 
-    Raises SchemaError as `exact_columns`.
+    Raises SchemaError as `exact_columns` does.
     """
     is_mariadb = session.is_mariadb
     rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
@@ -112,27 +127,14 @@ def table_schema(session: Session, database: str, table: str) -> TableSchema | N
     return TableSchema(database, table, columns, *keys).keys_of_current_rows
 
 
-def shown_create(session: Session, database: str, table: str) -> str:
-    """What SHOW CREATE TABLE has of a table. MariaDB writes a default of bytes as they are: those that are no UTF-8
-    come as Python's surrogates for them.
-
-    Raises as `Session` does.
-    """
-    session.rows("SET SESSION character_set_results = binary")  # PyMySQL cannot read it as text then
-    try:
-        shown = session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1]
-    finally:
-        session.rows("SET SESSION character_set_results = @@character_set_client")
-    return shown.decode("utf-8", "surrogateescape") if isinstance(shown, bytes) else str(shown)
-
-
 def create_statement(session: Session, database: str, table: str) -> str:
-    """What SHOW CREATE TABLE has of a table, with characters of four bytes where the server shows question marks, and
-    defaults of bytes in hexadecimal digits where MariaDB shows the bytes.
+    """The text of SHOW CREATE TABLE, with four-byte characters instead of the server's question marks.
+
+    Defaults that MariaDB shows as raw bytes are written in hexadecimal digits.
 
     Raises as `Session` does, and SchemaError as `exact_columns`.
     """
-    create = _DEFAULT.sub(_of_bytes, shown_create(session, database, table))
+    create = readable_create(session, database, table)
     if "?" not in create:
         return create
     rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
@@ -140,20 +142,8 @@ def create_statement(session: Session, database: str, table: str) -> str:
     return exact_create(create, listed, exact_columns(session, database, table, listed))
 
 
-_DEFAULT = re.compile(r" DEFAULT '((?:[^'\\]|\\.|'')*)'", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
-_ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", None: "'"}
-
-
-def _of_bytes(default: re.Match[str]) -> str:
-    if not any("\udc80" <= character <= "\udcff" for character in default[1]):
-        return default[0]
-    text = _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), default[1])
-    return f" DEFAULT X'{text.encode('utf-8', 'surrogateescape').hex().upper()}'"
-
-
 def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str], TableSchema | None]:
-    """A `SchemaLookup` that asks the server once for each table, over a connection opened when first needed."""
+    """A `SchemaLookup` that queries the server once for each table, over a connection that is opened on demand."""
     known: dict[tuple[str, str], TableSchema | None] = {}
     opened: list[Session] = []
 

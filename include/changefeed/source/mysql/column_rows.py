@@ -1,4 +1,4 @@
-"""Rows of `information_schema.columns` and `.statistics` as columns and indexes.
+"""Converts rows of `information_schema.columns` and `.statistics` into columns and indexes.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/information-schema-columns-table.html,
 https://mariadb.com/kb/en/information-schema-columns-table/
@@ -13,7 +13,7 @@ from typing import Any
 from changefeed.ddl.column_default import expression_default
 from changefeed.errors import SourceError
 from changefeed.model.column_types import DATA_TYPES, Measure
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import NO_DEFAULT, Column, Default, Index, current_time, ordered_indexes
 from changefeed.source.mysql.session import Row, Session
 
@@ -29,13 +29,13 @@ def column_fields(session: Session) -> str:
 
 
 FIELD_COUNT = 10
-"""Of `column_fields`."""
+"""The number of fields in `column_fields`."""
 
 INDEX_FIELDS = "index_name, column_name, non_unique, sub_part"
 """The fields of `information_schema.statistics` that `keys_of` reads, in the order of index_name, seq_in_index."""
 
 Keys = tuple[tuple[int, ...], tuple[Index, ...] | None]
-"""A primary key's positions, and the other indexes; None where they are not known."""
+"""A primary key's positions, and the other indexes; None if they are not known."""
 
 
 def column_of(row: Row, *, is_mariadb: bool) -> Column:
@@ -74,8 +74,8 @@ def keys_of(
 ) -> Keys:
     """The keys of a table, from its rows of INDEX_FIELDS.
 
-    `information_schema` does not say which of several unique keys is first: the server is asked for that. Where it
-    has no answer, as the table was changed or dropped meanwhile, the indexes are not known.
+    `information_schema` does not show the order of several unique keys, so SHOW INDEX is queried. If this query fails
+    because the table was changed or dropped in the meantime, the indexes are unknown.
     """
     positions = {column.name: position for position, column in enumerate(columns)}
     parts: dict[str, list[int | None]] = {}
@@ -104,7 +104,7 @@ def keys_of(
 
 def _in_server_order(session: Session, database: str, table: str, names: Sequence[str]) -> list[str] | None:
     try:
-        shown = session.rows(f"SHOW INDEX FROM {quoted(database)}.{quoted(table)}")
+        shown = session.rows(f"SHOW INDEX FROM {quote_name(database)}.{quote_name(table)}")
     except SourceError:
         return None
     order = [name for name in dict.fromkeys(str(row[_KEY_NAME]) for row in shown) if name != "PRIMARY"]
@@ -112,14 +112,14 @@ def _in_server_order(session: Session, database: str, table: str, names: Sequenc
 
 
 _KEY_NAME = 2
-"""Where the rows of SHOW INDEX have an index's name."""
+"""The index of the field with the index's name in rows of SHOW INDEX."""
 
 
-# --- what is written in column_type
+# --- values of column_type
 
 
 def _measures(data_type: str, spelled: str, zerofill: bool) -> dict[str, int | None]:
-    """Length, precision, scale and datetime_precision out of `decimal(10,2)`, `varchar(20)`, `datetime(3)`."""
+    """Length, precision, scale and datetime_precision of a type such as `decimal(10,2)` or `datetime(3)`."""
     match = _TYPE.match(spelled)
     first = int(match["first"]) if match and match["first"] else None
     second = int(match["second"]) if match and match["second"] else None
@@ -132,7 +132,7 @@ def _measures(data_type: str, spelled: str, zerofill: bool) -> dict[str, int | N
         case Measure.LENGTH:
             return {"length": first}
         case Measure.WIDTH if zerofill or spelled == "tinyint(1)":
-            # MariaDB, and MySQL before 8.0.19, list a width of every integer; it says nothing.
+            # MariaDB, and MySQL before 8.0.19, list a display width for every integer; it is ignored.
             return {"length": first}
     return {}
 
@@ -142,18 +142,18 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def _labels(column_type: str) -> tuple[str, ...]:
-    """Labels of ``enum('a','it''s')``: a quote is doubled, and what a string literal escapes is escaped."""
-    return tuple(_unquoted(literal) for literal in _LABEL.findall(column_type))
+    """The labels of a type such as ``enum('a','it''s')``, which has doubled quotes and string escapes."""
+    return tuple(_unquote(literal) for literal in _LABEL.findall(column_type))
 
 
-def _unquoted(literal: str) -> str:
-    """The value of a string literal, given without the quotes around it."""
+def _unquote(literal: str) -> str:
+    """The value of a string literal without its quotes."""
     return re.sub(
         r"''|\\(.)", lambda match: _ESCAPES.get(match[1], match[1]) if match[1] else "'", literal, flags=re.DOTALL
     )
 
 
-# --- what is written in column_default
+# --- values of column_default
 
 _CURRENT = re.compile(r"current_timestamp(?:\((\d?)\))?", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -171,7 +171,7 @@ def _mysql_default(text: str | None, data_type: str, extra: str) -> Default:
 
 
 def _once_encoded(text: str) -> str:
-    """An expression of MySQL, which lists each byte of its UTF-8 as a character."""
+    """The text of an expression that MySQL lists with a character for each byte of its UTF-8."""
     try:
         return text.encode("latin-1").decode()
     except UnicodeError:
@@ -179,7 +179,7 @@ def _once_encoded(text: str) -> str:
 
 
 def _mariadb_default(text: str | None, data_type: str) -> Default:
-    """MariaDB lists SQL: strings in quotes, and the word NULL for a default that is NULL."""
+    """The default that MariaDB lists as SQL: a string in quotes, and NULL as a word."""
     if text is None or text == "NULL":
         return NO_DEFAULT
     if current := _CURRENT.fullmatch(text):
@@ -189,7 +189,7 @@ def _mariadb_default(text: str | None, data_type: str) -> Default:
     string = _STRING.fullmatch(text)
     if string is None and not (_NUMBER.fullmatch(text) or _BITS.fullmatch(text)):
         return expression_default(text)
-    value = _unquoted(string[1]) if string is not None else text
+    value = _unquote(string[1]) if string is not None else text
     return Default("0x" + value.encode().hex().upper() if value and data_type in _OF_BYTES else value)
 
 

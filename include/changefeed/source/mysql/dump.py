@@ -1,4 +1,4 @@
-"""The dump stream: a file's events as the server sends them to a replica.
+"""The dump stream: a file's events as a server sends them to a replica.
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_binlog_dump.html,
 https://mariadb.com/kb/en/com_binlog_dump/
@@ -11,47 +11,51 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
-from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, MADE_UP, EventType, name_of
+from changefeed.binlog.events.framing import ARTIFICIAL_FLAG, HEADER, HEADER_SIZE, HEARTBEATS, EventType, name_of
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.model.coordinates import FIRST_POSITION, LAST_DUMP_POSITION
 from changefeed.model.file_identity import FileIdentity
 from changefeed.source.mysql.server_ids import NO_SERVER_ID
-from changefeed.source.mysql.session import Session, translated
+from changefeed.source.mysql.session import Session, translate_errors
 
 _COM_REGISTER_REPLICA, _COM_BINLOG_DUMP = 0x15, 0x12
 _NON_BLOCK = 0x01
 _MARIADB_ANNOTATE_ROWS = 0x02
-"""Without it MariaDB leaves the ANNOTATE_ROWS events out, and sizes do not add up."""
+"""The flag that requests ANNOTATE_ROWS events. Without it MariaDB omits them, and sizes do not add up."""
 HEARTBEAT_SECONDS = 30
 _ERROR, _END, _OK = 0xFF, 0xFE, b"\0"
 _NAME_BYTES = 60
-"""Of a reader's name: servers keep no more of a replica's host."""
-_KIND_AT = 4
-"""In an event's header."""
+"""The most bytes of a reader's name that servers store as a replica's host."""
+_LARGEST_PACKET = 0xFFFFFF
 _FATAL_READ = 1236
 _MUCH_BYTES = 1 << 18
 _MOMENT_MS = 10
 
 
 class DumpStream:
-    """Iterates the bytes of ``file`` from ``start`` to ``end``, in chunks of whole packets cut anywhere.
+    """Iterates over the bytes of ``file`` from ``start`` to ``end``, in chunks.
 
-    The FORMAT_DESCRIPTION event comes first, also where ``start`` is behind it; after it exactly ``end - start`` bytes,
-    or for ``start`` 4 that many with it. The events that the server makes up (ROTATE, heartbeats, MariaDB's GTID_LIST)
-    are left out. The stream ends by its own count of bytes: what a server says of the next position is not trusted.
+    The FORMAT_DESCRIPTION event comes first, even if ``start`` is after it, then exactly ``end - start`` bytes. If
+    ``start`` is 4, the FORMAT_DESCRIPTION is part of these bytes. A chunk can end inside an event. Artificial events
+    (ROTATE, heartbeats, MariaDB's GTID_LIST) are omitted. The stream counts bytes to find its end, because the server's
+    next position is not trusted.
 
-    Owns ``session`` and closes it at the end of the iteration. A server drops the older of two readers that have the
-    same ``server_id``; readers without one (`NO_SERVER_ID`) may be any number at once. ``identity`` is what the file
-    has to be; it is compared with the first event of this very stream, before any is given out. A server that has
-    nothing to send sends a heartbeat each ``heartbeat_seconds``, which is left out, too. ``reader_name`` is what the
-    server's list of replicas shows as the reader's host. No more than ``max_bytes_per_second`` are read.
+    - ``session`` belongs to the stream, which closes it at the end of the iteration.
+    - ``server_id``: a server drops the older of two readers with the same server_id. Any number of readers may use none
+      (`NO_SERVER_ID`).
+    - ``identity`` is the expected identity of the file. It is compared with the first event before any event is
+      returned.
+    - ``heartbeat_seconds``: an idle server sends a heartbeat in this interval.
+    - ``reader_name`` is the reader's host in the server's list of replicas.
+    - ``max_bytes_per_second`` limits the rate of reading.
 
-    Raises BinlogGoneError where the server no longer has the file or has another of its name, SourceError for another
-    refusal, SourceUnavailableError for a lost connection or a server that ends early.
+    Raises BinlogGoneError if the server no longer has the file or has another file of its name, SourceError if the
+    server refuses for another reason, SourceUnavailableError if the connection is lost or the server ends the stream
+    early.
     """
 
     def __init__(
@@ -72,49 +76,67 @@ class DumpStream:
         self._reader_name, self._max_bytes_per_second = reader_name.encode()[:_NAME_BYTES], max_bytes_per_second
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._begun() as raw:
+        with self._open_dump() as raw:
             yield from self._read(raw)
 
+    def events(self) -> Generator[bytes]:
+        """The same bytes, event by event, for a caller that needs the first ones: slow, but it loads no kernels."""
+        if self._is_far:
+            yield from self
+            return
+        with self._open_dump() as raw:
+            left = -1
+            while left != 0:
+                event = self._event(raw, left)
+                if _is_stream_only(event):
+                    continue
+                left = (self._expected_bytes(memoryview(event)) if left < 0 else left) - len(event)
+                yield event
+
     def first_event(self) -> bytes:
-        """The file's FORMAT_DESCRIPTION alone: it takes no kernels, which a driver may have no other use for."""
-        with self._begun() as raw:
-            while True:
-                size = int.from_bytes(self._bytes(raw, 4)[:3], "little")
-                body = self._bytes(raw, size)
-                if body[:1] != _OK:
-                    raise self._refusal(body, -1)
-                event = body[1:]
-                if len(event) < HEADER_SIZE:
-                    raise BinlogFormatError(f"binlog {self._file}: the server sent an event of {len(event)} bytes")
-                if event[_KIND_AT] not in (EventType.ROTATE, *MADE_UP):
-                    self._expected(memoryview(event))
-                    return event
+        """The file's FORMAT_DESCRIPTION."""
+        with closing(self.events()) as events:
+            return next(events)
+
+    def _event(self, raw: Any, left: int) -> bytes:
+        """The next event. A packet of the largest size is continued in the next packet, up to the event's own size."""
+        body, size, limit = bytearray(), _LARGEST_PACKET, max(left, _LARGEST_PACKET)
+        while size == _LARGEST_PACKET and len(body) <= limit:
+            size = int.from_bytes(self._bytes(raw, 4)[:3], "little")
+            body += self._bytes(raw, size)
+            limit = min(limit, 1 + int.from_bytes(body[10:14], "little"))
+        if body[:1] != _OK:
+            raise self._refusal(bytes(body), left)
+        event = bytes(body[1:])
+        if not HEADER_SIZE <= len(event) <= max(left, _LARGEST_PACKET):
+            raise BinlogFormatError(f"binlog {self._file}: the server sent an event of {len(event)} bytes")
+        return event
 
     def _bytes(self, raw: Any, size: int) -> bytes:
         read: bytes = raw._rfile.read(size)
         if len(read) < size:
-            raise self._closed()
+            raise self._closed_error()
         return read
 
     @contextmanager
-    def _begun(self) -> Iterator[Any]:
+    def _open_dump(self) -> Iterator[Any]:
         with self._session as session:
             self._prepare(session)
-            with translated(session.connection):
+            with translate_errors(session.connection):
                 self._request(session.raw, _NON_BLOCK | (_MARIADB_ANNOTATE_ROWS if session.is_mariadb else 0))
                 yield session.raw
 
     def _prepare(self, session: Session) -> None:
-        # The events' own checksums: asked for without them, a server cuts them off and sizes no longer add up.
+        # Request checksums: otherwise the server removes them from the events, and sizes do not add up.
         session.rows("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
         heartbeat = self._heartbeat_seconds * 10**9  # nanoseconds
         session.rows(f"SET @master_heartbeat_period = {heartbeat}, @source_heartbeat_period = {heartbeat}")
         if session.is_mariadb:
-            # 4: knows MariaDB's GTID events; to less the server sends them as something else.
+            # 4: the reader knows MariaDB's GTID events. For a smaller number the server replaces them.
             session.rows("SET @mariadb_slave_capability = 4")
 
     def _request(self, raw: Any, flags: int) -> None:
-        """Ask for the dump.
+        """Request the dump.
 
         COM_REGISTER_REPLICA: server id u32, host, user, password (u8 length and text each), port u16, rank u32, source
         id u32. COM_BINLOG_DUMP: position u32, flags u16, server id u32, file name.
@@ -129,25 +151,28 @@ class DumpStream:
 
     @property
     def _is_far(self) -> bool:
-        """Whether no dump can start there: then one of the whole file is read, and what is before it dropped."""
+        """Whether the start is beyond the last position at which a dump can start.
+
+        Then the complete file is read, and the bytes before the start are dropped."""
         return self._start > LAST_DUMP_POSITION
 
     def _read(self, raw: Any) -> Iterator[bytes]:
-        from changefeed.source.mysql.packets import PacketSplitter  # not before a dump is read: it loads the kernels
+        from changefeed.source.mysql.packets import PacketSplitter  # imported here: it loads the kernels
 
         splitter = PacketSplitter()
-        # Before the first event its size is not known; the FORMAT_DESCRIPTION of a start inside the file is extra.
+        # The number of expected bytes is unknown until the first event arrives: if the stream starts inside the file,
+        # the FORMAT_DESCRIPTION comes in addition.
         left = -1
         dropped = 0
         pace = _Pace(self._max_bytes_per_second)
         while left != 0:
-            count = _read_what_is_there(raw, pace.limit(splitter.room()), left)
+            count = _read_available(raw, pace.limit(splitter.room()), left)
             if not count:
-                raise self._closed()
+                raise self._closed_error()
             pace.wait(count)
             events = splitter.feed(count)
             if left < 0 and len(events):
-                left = self._expected(events)
+                left = self._expected_bytes(events)
                 if self._is_far:
                     description = left - (self._end - self._start)
                     yield bytes(events[:description])
@@ -162,20 +187,20 @@ class DumpStream:
             if left != 0 and splitter.refused is not None:
                 raise self._refusal(splitter.refused, left)
 
-    def _expected(self, events: memoryview) -> int:
-        """How many bytes are to come, given the stream's first event."""
+    def _expected_bytes(self, events: memoryview) -> int:
+        """The number of bytes that follow the stream's first event."""
         seconds, kind, server_id, size, _, _ = HEADER.unpack_from(events)
         if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
             raise BinlogFormatError(
-                f"binlog {self._file}:{self._start}: the server began its dump with {name_of(kind)}, and "
-                "FORMAT_DESCRIPTION was wanted"
+                f"binlog {self._file}:{self._start}: expected FORMAT_DESCRIPTION at the begin "
+                f"of the dump, found {name_of(kind)}"
             )
         if self._identity is not None:
             self._identity.check(FileIdentity(self._file, seconds, server_id))
-        wanted = self._end - self._start
-        return wanted if self._start == FIRST_POSITION else wanted + int(size)
+        required = self._end - self._start
+        return required if self._start == FIRST_POSITION else required + int(size)
 
-    def _closed(self) -> SourceUnavailableError:
+    def _closed_error(self) -> SourceUnavailableError:
         return SourceUnavailableError(f"the server closed the connection while binlog {self._file!r} was read")
 
     def _refusal(self, body: bytes, left: int) -> ChangefeedError:
@@ -190,42 +215,49 @@ class DumpStream:
         where = f"binlog {self._file}:{self._start}"
         if code == _FATAL_READ and ("find" in words.lower() or "purged" in words.lower()):
             return BinlogGoneError(
-                f"{where} was asked for, and the server does not have it ({code}: {words}). The changes in it are "
+                f"the server does not have {where}, which was requested ({code}: {words}). The changes in it are "
                 "lost to this pipeline unless the file was archived: publish it with a backfill of the archived files "
-                "(`archive`), then seek behind it."
+                "(`archive`), then seek past it."
             )
-        return SourceError(f"{where} was asked for, and the server refused with error {code}: {words}")
+        return SourceError(f"{where} was requested, and the server refused with error {code}: {words}")
+
+
+def _is_stream_only(event: bytes) -> bool:
+    """As `packets._is_stream_only`, without kernels."""
+    _, kind, _, _, next_position, flags = HEADER.unpack_from(event)
+    if kind in HEARTBEATS or (kind == EventType.MARIADB_START_ENCRYPTION and next_position == 0):
+        return True
+    return kind != EventType.FORMAT_DESCRIPTION and bool(flags & ARTIFICIAL_FLAG)
 
 
 class _Pace:
-    """Holds a reader back to ``bytes_per_second``, if any. Time in which it reads nothing is not made up for later."""
+    """Limits a reader to ``bytes_per_second``, if set. After an idle time it does not read faster to catch up."""
 
     def __init__(self, bytes_per_second: int | None) -> None:
         self._bytes_per_second = bytes_per_second
         self._next = time.monotonic()
 
     def limit(self, room: memoryview) -> memoryview:
-        """As much of ``room`` as may be read at once: a twentieth of what a second allows."""
+        """The part of ``room`` that one read may fill: the bytes of a twentieth of a second."""
         return room if self._bytes_per_second is None else room[: max(1, self._bytes_per_second // 20)]
 
     def wait(self, count: int) -> None:
-        """Wait after ``count`` bytes as long as they may take."""
+        """Wait until the time for ``count`` bytes at this rate has passed."""
         if self._bytes_per_second is not None:
             now = time.monotonic()
             self._next = max(self._next, now) + count / self._bytes_per_second
             time.sleep(self._next - now)
 
 
-def _read_what_is_there(raw: Any, room: memoryview, wanted: int) -> int:
-    """Wait for bytes, and read those that are there; 0 at the end of the connection.
+def _read_available(raw: Any, room: memoryview, required: int) -> int:
+    """Wait for bytes, and read the available ones; 0 at the end of the connection.
 
-    Each round through the kernel costs as much as decoding some kilobytes, and TLS hands out 16 at a time. A server
-    that is read as fast as it sends would be read in its own pieces of 16 kB: of ``wanted`` bytes, which all are to
-    come, many are waited for, a moment.
+    Each call of the kernel takes as long as decoding some kilobytes. A fast reader would get the server's blocks of 16
+    kB one by one, so it waits a moment for many of the ``required`` bytes. TLS returns at most 16 kB at a time.
     """
     look = select.poll()
     look.register(raw._sock, select.POLLIN)
-    if wanted > _MUCH_BYTES and not isinstance(raw._sock, ssl.SSLSocket):
+    if required > _MUCH_BYTES and not isinstance(raw._sock, ssl.SSLSocket):
         raw._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _MUCH_BYTES)
         look.poll(_MOMENT_MS)
         raw._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
@@ -233,6 +265,6 @@ def _read_what_is_there(raw: Any, room: memoryview, wanted: int) -> int:
     while 0 < count < len(room) and look.poll(0):
         more = int(raw._rfile.readinto1(room[count:]))
         if not more:
-            break  # the next read says so once more
+            break  # the connection has ended: the next call returns 0
         count += more
     return count

@@ -1,12 +1,12 @@
-"""How a connection to MySQL is opened, and to whom it sends its password. All of the package's are opened here.
+"""Opens all connections to MySQL, and decides which server gets the password.
 
-A login as most servers want it (mysql_native_password, caching_sha2_password from the server's cache) shows that the
-client knows the password, and not the password. What a server gets besides, it gets as MySQL's own client gives it:
+Most logins (mysql_native_password, caching_sha2_password from the server's cache) prove that the client knows the
+password without sending it. Otherwise the rules are those of MySQL's own client:
 
-- the password itself for caching_sha2_password and sha256_password, over TLS or under the server's RSA key: whoever
-  only listens has nothing of it, and whoever answers in the server's place has it, unless ``ssl_ca`` is set;
-- the password itself for a server that checks it elsewhere (LDAP, PAM) only where its certificate was verified;
-- no file of this machine, whatever it asks for: LOAD DATA LOCAL is off.
+- caching_sha2_password and sha256_password send the password over TLS or under the server's RSA key: an eavesdropper
+  cannot read it, but a server that impersonates the source can, unless ``ssl_ca`` is set;
+- a server that checks the password elsewhere (LDAP, PAM) gets it only if its certificate was verified;
+- no server gets a file of this machine: LOAD DATA LOCAL is off.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from typing import Any, ClassVar
 import pymysql
 from pymysql.constants import CR
 
-from changefeed.model.connection import MysqlConnection, Patience
+from changefeed.errors import SettingsError
+from changefeed.model.connection import AnswerLimits, MysqlConnection
+from changefeed.model.tls import present_certificate, trusting_context
 from changefeed.source.mysql.session_settings import session_statement
 
 
 class _PasswordInClear:
-    """Answers with the password as it is, where the server's certificate was verified."""
+    """Sends the password as clear text, if the server's certificate was verified."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def authenticate(self, _request: Any) -> Any:
-        """The server's answer. Raises OperationalError for a server that anybody may be."""
+        """Send the password, and return the server's answer. Raises OperationalError for an unverified server."""
         if not _is_verified(self._connection):
             raise pymysql.err.OperationalError(
                 CR.CR_AUTH_PLUGIN_ERR,
                 "it asks for the password in clear (mysql_clear_password, dialog), and its certificate was not "
-                "verified, or not for its host, so that anybody could ask who answers at its address. Nothing of the "
+                "verified, or not for its host, so that any server at its address could ask for it. Nothing of the "
                 "password was sent. Name the authority that signed the server's certificate in ssl_ca of the "
                 "connection",
             )
@@ -43,7 +45,7 @@ class _PasswordInClear:
 
 
 class _OldPassword:
-    """Answers nothing: what a login of before MySQL 4.1 sends is enough to find a password that does."""
+    """Refuses logins of the form before MySQL 4.1: from their message an eavesdropper can compute a valid password."""
 
     def __init__(self, _connection: Any) -> None:
         pass
@@ -63,17 +65,19 @@ PASSWORD_PLUGINS = {
     "dialog": _PasswordInClear,
     "mysql_old_password": _OldPassword,
 }
-"""For PyMySQL's ``auth_plugin_map``, wherever it opens a connection."""
+"""The value of PyMySQL's ``auth_plugin_map`` for all connections."""
 
 
 class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
-    """PyMySQL's. Where no option asks for TLS it prefers TLS all the same, and verifies nothing; it loads the machine's
-    CAs for that with each connection, which takes 25 ms of CPU, and here once in a process.
+    """PyMySQL's connection with two changes: limits for an answer, and fewer loads of CAs.
 
-    An answer is bounded, in bytes and from its first byte to its last: PyMySQL reads as long as a server sends."""
+    - PyMySQL reads as long as a server sends. Here an answer is limited in bytes, and in seconds from its first byte to
+      its last.
+    - Without TLS options PyMySQL prefers TLS without verification, and loads the machine's CAs for each connection,
+      which takes 25 ms of CPU. Here they are loaded once in a process."""
 
     _preferred_tls: ClassVar[ssl.SSLContext | None] = None
-    patience = Patience(answer_bytes=1 << 20)  # for the login
+    answer_limits = AnswerLimits(answer_bytes=1 << 20)  # for the login
     _answer_bytes = 0
     _answer_until: float | None = None
 
@@ -83,8 +87,8 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
 
     def _read_bytes(self, num_bytes: int) -> bytes:
         self._answer_bytes += num_bytes
-        if self._answer_bytes > self.patience.answer_bytes:
-            raise self._lost(f"its answer is larger than {self.patience.answer_bytes:,} bytes")
+        if self._answer_bytes > self.answer_limits.answer_bytes:
+            raise self._lost_error(f"its answer is larger than {self.answer_limits.answer_bytes:,} bytes")
         parts: list[bytes] = []
         while num_bytes:
             parts.append(self._some_bytes(num_bytes))
@@ -96,19 +100,19 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
         try:
             part: bytes = self._rfile.read1(most)
         except OSError as error:
-            raise self._lost(str(error)) from error
+            raise self._lost_error(str(error)) from error
         except BaseException:
             self._force_close()
             raise
         if not part:
-            raise self._lost("it closed the connection")
-        now, seconds = time.monotonic(), 2 * self.patience.answer_seconds
+            raise self._lost_error("it closed the connection")
+        now, seconds = time.monotonic(), 2 * self.answer_limits.answer_seconds
         self._answer_until = self._answer_until or now + seconds
         if now > self._answer_until:
-            raise self._lost(f"its answer takes more than {seconds} seconds from its first byte to its last")
+            raise self._lost_error(f"its answer takes more than {seconds} seconds from its first byte to its last")
         return part
 
-    def _lost(self, why: str) -> pymysql.OperationalError:
+    def _lost_error(self, why: str) -> pymysql.OperationalError:
         self._force_close()
         return pymysql.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({why})")
 
@@ -121,23 +125,28 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
 
 
 def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
-    """PyMySQL's connection with our timeouts and the TLS that the options ask for; raises PyMySQL's errors."""
-    patience = connection.patience
-    connect_seconds = int(connection.options.get("connect_timeout_seconds", patience.connect_seconds))
-    context = _tls(connection)
+    """An open PyMySQL connection with changefeed's timeouts and the TLS options.
+
+    Raises PyMySQL's errors, SettingsError for certificates or a key that cannot be read, and what the connection's
+    `PasswordSource` raises.
+    """
+    answer_limits = connection.answer_limits
+    connect_seconds = int(connection.options.get("connect_timeout_seconds", answer_limits.connect_seconds))
+    context, password = _tls(connection), connection.current_password()
     try:
         connected = _Connection(
             host=connection.host,
             port=connection.port,
             user=connection.user,
-            password=connection.password,
+            password=password,
             charset="utf8mb4",
-            # PyMySQL believes MySQL's greeting, which says that autocommit is on where `SET GLOBAL autocommit = 0` is
-            # in force. Without it all reads of a session are of one snapshot: information_schema would stay as it was.
+            # Set explicitly: MySQL's greeting says that autocommit is on, even after `SET GLOBAL autocommit = 0`, and
+            # PyMySQL believes it. Without autocommit all reads of a session are of one snapshot, so the session would
+            # not see changes of information_schema.
             autocommit=True,
             init_command=session_statement(),
             connect_timeout=connect_seconds,
-            read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
+            read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout only covers opening the port
             ssl=context,
             ssl_disabled=connection.options.get("ssl_mode", "").lower() == "disabled",
             local_infile=False,
@@ -150,29 +159,39 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
     if context is not None and not isinstance(connected._sock, ssl.SSLSocket):
         connected.close()
         raise _without_tls()
-    connected._read_timeout, connected.patience = patience.answer_seconds, patience
+    connected._read_timeout, connected.answer_limits = answer_limits.answer_seconds, answer_limits
     return connected
 
 
 def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:
-    """How to verify the server; None where the options ask for no TLS."""
+    """The SSL context with the TLS options of the connection; None without TLS options. Raises SettingsError for
+    certificates or a key that cannot be read."""
     options = connection.options
     if not any(name.startswith("ssl_") and name != "ssl_mode" for name in options):
         return None
-    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    try:
+        context = trusting_context(options.get("ssl_ca"))
+        if "ssl_cert" in options:
+            present_certificate(context, options["ssl_cert"], options.get("ssl_key"))
+    except (OSError, ValueError) as error:  # no message has the key
+        raise SettingsError(
+            f"ssl_ca, ssl_cert or ssl_key of the connection to MySQL at {connection.host}:{connection.port} cannot be "
+            f"used: {error}. Nothing was sent. Expected the path of a PEM file on each machine on which tasks run, or "
+            "PEM text, in a URI with each + as %2B and each line end as %0A; and a key without a password, of that "
+            "certificate"
+        ) from None
     verify = options.get("ssl_verify", "true")
     context.check_hostname = verify not in ("ca", "false")
     if verify == "false":
         context.verify_mode = ssl.CERT_NONE
-    if cert := options.get("ssl_cert"):
-        context.load_cert_chain(cert, options.get("ssl_key"))
     return context
 
 
 def _is_verified(connection: Any) -> bool:
-    """Whether the server proved to be whom an authority knows: its own word for it counts nothing. Nor does a
-    certificate for another name, but in ours, where it is from the one authority of ssl_ca: of others it is not known
-    which they take."""
+    """Whether an authority verified the server. A self-signed certificate does not count.
+
+    A certificate for another host name counts only if this module created the SSL context, which trusts only the
+    authority of ssl_ca."""
     channel = connection._sock
     if not isinstance(channel, ssl.SSLSocket) or channel.context.verify_mode != ssl.CERT_REQUIRED:
         return False
@@ -180,7 +199,7 @@ def _is_verified(connection: Any) -> bool:
 
 
 def _of_tls(error: pymysql.err.OperationalError) -> pymysql.err.OperationalError | None:
-    """What to say of an error where TLS failed, so that nothing was sent yet; None of any other."""
+    """The error to raise if TLS failed, before any secret was sent; None for any other error."""
     if error.args[:1] == (CR.CR_SSL_CONNECTION_ERROR,):
         return _without_tls()
     cause = getattr(error, "original_exception", None)
@@ -190,14 +209,14 @@ def _of_tls(error: pymysql.err.OperationalError) -> pymysql.err.OperationalError
         CR.CR_SSL_CONNECTION_ERROR,
         f"its certificate is not accepted: {cause.verify_message}. Either another server answers there, or the "
         "authority that signed the certificate is not the one in ssl_ca, or the certificate is for another name than "
-        "the connection's host. Nothing was sent. Correct ssl_ca or the host; a certificate that MySQL made for itself "
-        "is for no name, and with ssl_verify=ca the authority alone counts, which is then that server's own ca.pem",
+        "the connection's host. Nothing was sent. Correct ssl_ca or the host; MySQL's self-made certificate has no "
+        "host name: use ssl_verify=ca, which checks the authority only, with that server's own ca.pem",
     )
 
 
 def _without_tls() -> pymysql.err.OperationalError:
     return pymysql.err.OperationalError(
         CR.CR_SSL_CONNECTION_ERROR,
-        "options of the connection ask for TLS, and the server, or who answers in its place, offers none. Nothing was "
-        "sent. Give the server a certificate, or take the options ssl_… out of the connection if it shall have none",
+        "options of the connection ask for TLS, and the server, or another one at its address, offers none. Nothing "
+        "was sent. Give the server a certificate, or remove the options ssl_… from the connection",
     )

@@ -1,8 +1,8 @@
-"""The tables that a server brings along: those of whole databases, and some of `mysql`, where users may have others.
+"""System tables: all tables of some databases, and some tables of the database `mysql`, where users can create others.
 
-The names are those that a fresh server has: MySQL 5.7.22, 8.0.15 and 9.7.4, MariaDB 10.11.5, 11.4.5 and 11.8.9
-(`tests/integration/source/test_own_tables.py` asks each of them), and those that MySQL 5.6 and MariaDB 10.3 had. A
-name that only another server has is free for a user's table.
+The names are those of a fresh server: MySQL 5.7.22, 8.0.15 and 9.7.4, MariaDB 10.11.5, 11.4.5 and 11.8.9
+(`tests/integration/source/test_own_tables.py` compares them), and those of MySQL 5.6 and MariaDB 10.3. A table whose
+name is a system table's only in other releases can be a user's table.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 
 OWN_DATABASES = ("sys", "information_schema", "performance_schema")
-"""The databases all of whose tables are the server's own."""
+"""The databases with only system tables."""
 SYSTEM_DATABASES = ("mysql", *OWN_DATABASES)
-"""The databases that each server has from the beginning, and that nobody makes or drops."""
+"""The databases that each server has from its installation on, and that users do not create or drop."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -54,11 +54,11 @@ _MADE_LATER = re.compile(
     r"(?:rds|aurora|__az|ndb|wsrep)_.*+|(?:innodb_(?:index|table)_stats|gtid_slave_pos)_.*+|ro_replica_status"
     r"|audit_log_(?:filter|user)|firewall_(?:users|whitelist|groups|group_allowlist|membership)"
 )
-"""Tables of plugins, of Galera and NDB, and of the services of Amazon and Microsoft, whose servers make them later."""
+"""System tables that are created later: of plugins, Galera and NDB, and of the services of Amazon and Microsoft."""
 
 
 def own_tables(*, is_mariadb: bool, major: int) -> frozenset[str]:
-    """The names in the database `mysql` that are the server's own, for a release of that ``major`` version."""
+    """The names of system tables in the database `mysql`, for a release of that ``major`` version."""
     if is_mariadb:
         return _OF_BOTH | _OF_MARIADB
     return _OF_BOTH | _OF_MYSQL | (_OF_MYSQL_FROM_8 if major >= 8 else _OF_MYSQL_BEFORE_8)
@@ -68,7 +68,7 @@ _OF_ANY = _OF_BOTH | _OF_MYSQL | _OF_MYSQL_BEFORE_8 | _OF_MYSQL_FROM_8 | _OF_MAR
 
 
 def is_own_table(database: str, table: str, *, is_mariadb: bool | None = None, major: int = 0) -> bool:
-    """Whether the table is the server's own, and no user's; where ``is_mariadb`` is None, that of any server."""
+    """Whether the table is a system table; if ``is_mariadb`` is None, whether it is one on any server."""
     if database.lower() != "mysql":
         return database.lower() in OWN_DATABASES
     name = table.lower()
@@ -79,5 +79,5 @@ def is_own_table(database: str, table: str, *, is_mariadb: bool | None = None, m
 NOT_OWN = ("table_schema NOT IN ('{}') AND NOT (table_schema = 'mysql' AND table_name IN ('{}'))").format(
     "', '".join(OWN_DATABASES), "', '".join(sorted(_OF_BOTH))
 )
-"""A condition of SQL on `table_schema` and `table_name` that leaves out what is every server's own, so that a server
-need not open those tables; `is_own_table` leaves out the rest."""
+"""An SQL condition on `table_schema` and `table_name` that excludes the tables that are system tables on every server,
+so that a server does not open them. `is_own_table` excludes the other system tables."""

@@ -1,7 +1,8 @@
-"""Splits what a server sends on a dump into the events in it: one kernel call for a large read.
+"""Splits the packets of a dump into events, with one kernel call for a large read.
 
-A packet: size u24, number u8, body; a body of 16,777,215 bytes goes on in the next packet. A dump's first body byte
-is 0 for an event, 0xFE for the end, 0xFF for an error; the event's bytes follow as they are in the file.
+A packet: size u24, number u8, body; a body of 16,777,215 bytes continues in the next packet. In a dump the first byte
+of a body is 0 for an event, 0xFE for the end, 0xFF for an error; after 0 the event's bytes follow as they are in the
+file.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html
 """
@@ -16,10 +17,10 @@ from changefeed.native.memory import Bytes, Words, copy, u8, u16
 
 AT, FILLED, OUT, CONTINUED = 0, 1, 2, 3
 """Words of the state: address of the next packet, bytes of input, bytes of events written, and whether the next packet
-goes on with the last packet's event."""
+continues the last packet's event."""
 STATE_WORDS = 4
 MORE, OTHER = 0, 1
-"""What `split` returns: the input ends inside a packet; or the next packet is no event."""
+"""The codes of `split`. MORE: the input ends inside a packet. OTHER: the next packet is not an event."""
 
 _LARGEST = 0xFFFFFF
 
@@ -29,10 +30,10 @@ _START_ENCRYPTION = 164
 
 
 @inline
-def _is_of_the_stream(data: Bytes, at: int) -> bool:
-    """Whether an event is in no file: a heartbeat, or made up by the server and no FORMAT_DESCRIPTION.
+def _is_stream_only(data: Bytes, at: int) -> bool:
+    """Whether the event is in no file: a heartbeat, or an artificial event other than FORMAT_DESCRIPTION.
 
-    MariaDB repeats the START_ENCRYPTION of an encrypted file before a range further on, with next position 0.
+    MariaDB repeats the START_ENCRYPTION of an encrypted file before a later range, with next position 0.
     """
     kind = u8(data, at + 4)
     if kind == _START_ENCRYPTION and u16(data, at + 13) == 0 and u16(data, at + 15) == 0:
@@ -44,9 +45,9 @@ def _is_of_the_stream(data: Bytes, at: int) -> bool:
 
 @entry("int64(uint8[::1], uint8[::1], int64[::1])")
 def split(data: Bytes, events: Bytes, state: Words) -> int:
-    """Copy events out of ``data`` without their packets' headers, and without those that are in no file.
+    """Copy the events in ``data`` to ``events``, without packet headers and artificial events; returns a code.
 
-    ``events`` is as large as ``data``."""
+    ``events`` must be as large as ``data``."""
     while True:
         at = state[AT]
         left = state[FILLED] - at
@@ -60,7 +61,7 @@ def split(data: Bytes, events: Bytes, state: Words) -> int:
             if size == 0 or u8(data, at + 4) != 0:
                 return OTHER
             skip = 1
-            if size >= 20 and _is_of_the_stream(data, at + 5):
+            if size >= 20 and _is_stream_only(data, at + 5):
                 state[AT] = at + 4 + size
                 continue
         copy(events, state[OUT], data, at + 4 + skip, size - skip)
@@ -70,9 +71,9 @@ def split(data: Bytes, events: Bytes, state: Words) -> int:
 
 
 class PacketSplitter:
-    """Raw reads of a connection in, bytes of events out.
+    """Converts bytes that were read from a connection into bytes of events.
 
-    After `feed`, `refused` is the body of the first packet that holds no event (an error, or the end), or None.
+    After `feed`, `refused` is the body of the first packet that is not an event (an error, or the end), or None.
     """
 
     def __init__(self, size: int = 1 << 20) -> None:
@@ -89,13 +90,13 @@ class PacketSplitter:
             self._data[: filled - at] = self._data[at:filled].copy()
             state[AT], state[FILLED] = 0, filled - at
             filled -= at
-        if filled == len(self._data):  # a packet is larger than the buffer; at most 16 MB
+        if filled == len(self._data):  # a packet, which has at most 16 MB, is larger than the buffer
             self._data = np.concatenate([self._data, np.empty_like(self._data)])
             self._events = np.empty(len(self._data), np.uint8)
         return memoryview(self._data)[filled:]  # type: ignore[arg-type]
 
     def feed(self, count: int) -> memoryview:
-        """Take the ``count`` bytes that were read into `room`; the events' bytes, valid until the next call."""
+        """The bytes of the events in the ``count`` bytes that were read into `room`; valid until the next call."""
         state = self._state
         state[FILLED] += count
         state[OUT] = 0

@@ -1,4 +1,4 @@
-"""All schemas of a server as `information_schema` has them now."""
+"""Reads all current schemas of a server from `information_schema`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.table import Table, UnknownTable, is_generated_key
 from changefeed.ddl.table_elements import Period
 from changefeed.errors import SchemaError, SourceError, SourceUnavailableError
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import TableSchema
 from changefeed.source.mysql.catalog import is_own, table_names
 from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
@@ -38,7 +38,7 @@ SELECT table_schema, table_name, period, start_column_name, end_column_name FROM
 WHERE {NOT_OWN} ORDER BY table_schema, table_name, period
 """
 _EXTRA = 6
-"""Where `column_fields` have `extra`, which says that a column is invisible."""
+"""The index of `extra` in `column_fields`, which shows that a column is invisible."""
 
 
 def collation_names(session: Session) -> dict[int, str]:
@@ -50,11 +50,11 @@ def collation_names(session: Session) -> dict[int, str]:
 
 
 LOCK_SECONDS = 60
-"""How long a table may be locked by DDL before it is given up."""
+"""The timeout, in seconds, for a table that DDL locks."""
 
 
 def current_schemas(session: Session) -> Schemas:
-    """All databases and tables but the server's own; four queries, however many there are."""
+    """All databases and tables except system tables; four queries for any number of them."""
     server = server_of(session)
     rows = session.rows(
         "SELECT schema_name, default_collation_name FROM information_schema.schemata WHERE schema_name NOT IN %s",
@@ -91,29 +91,29 @@ def current_schemas(session: Session) -> Schemas:
 
 
 def wait_for_logged_ddl(session: Session) -> None:
-    """Return when DDL that was in the binlog before the call is in `information_schema`, too.
+    """Wait until `information_schema` shows all DDL that was in the binlog before the call.
 
-    MySQL logs a statement before it commits it: for milliseconds, and for as long as semi-synchronous replication
-    waits, the head of the binlog is after an ALTER that `information_schema` does not show yet. Its tables are locked
-    until it is committed, and SHOW CREATE TABLE waits for that. MariaDB changes its tables before it logs.
+    MySQL logs a statement before it commits it. So `information_schema` may not yet show an ALTER that is before the
+    head of the binlog, for milliseconds or while semi-synchronous replication waits. The tables of the ALTER are locked
+    until the commit, and SHOW CREATE TABLE waits for the lock. MariaDB changes its tables before it logs the statement.
 
-    Raises SourceUnavailableError where a table stays locked for LOCK_SECONDS. A table that is being created is not
-    waited for: its rows stop the run where nothing knows it.
+    Raises SourceUnavailableError if a table stays locked for LOCK_SECONDS. The function does not wait for a table that
+    is being created: if its schema stays unknown, its rows fail the run.
     """
     if session.is_mariadb:
         return
     session.rows(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}")
     for database, table in table_names(session):
-        name = f"{quoted(database)}.{quoted(table)}"
+        name = f"{quote_name(database)}.{quote_name(table)}"
         try:
             session.rows(f"SHOW CREATE TABLE {name}")
         except SourceUnavailableError as error:
             raise SourceUnavailableError(
                 f"{session.connection}: table {name} was locked for {LOCK_SECONDS} seconds by a statement that changes "
-                f"it ({error}). What its columns are is not settled. Run again when that statement has ended."
+                f"it ({error}). Its columns are not known yet. Run again when that statement has ended."
             ) from error
         except SourceError:
-            continue  # it is gone, or not this user's to see: `check_rights` says which of those are missing
+            continue  # it was dropped, or the user may not see it: `check_rights` reports missing privileges
 
 
 def _periods(session: Session) -> Mapping[tuple[str, str], list[Period]]:

@@ -1,4 +1,4 @@
-"""A connection to the source for queries, which knows MySQL from MariaDB and raises our errors."""
+"""A connection to the source for queries; it detects MariaDB and raises changefeed's errors."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from changefeed.source.mysql.login import connect
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
 _NO_TABLE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
 _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
+_NO_ANSWER = {(code,) for code in (*_UNREACHABLE, ER.SERVER_SHUTDOWN)}
 _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
 
 _NO_COMMON_TLS = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
-"""OpenSSL's reasons where the server has only versions of TLS that are not accepted here."""
+"""OpenSSL's reasons for a failure if the server supports only versions of TLS that are not accepted here."""
 
 _ASKS_FOR_A_FILE = (
-    "it asks for a file of this machine (LOAD DATA LOCAL), which no server has a reason to. Nothing was sent. Find out "
-    "who answers at that address"
+    "it asks for a file of this machine (LOAD DATA LOCAL), for which no server has a reason. Nothing was sent. Find "
+    "out who answers at that address"
 )
 
 Row = tuple[Any, ...]
 Translation = Callable[[MysqlConnection, Exception, int, str], ChangefeedError]
-"""Our error for one of PyMySQL's, whose code, or 0, and words come along."""
+"""Returns changefeed's error for an error of PyMySQL, its code (0 without a code) and its text."""
 
 
 class Session:
-    """One connection; use it as a context manager.
+    """One connection to the source; use it as a context manager.
 
-    Raises SourceError where the server refuses user, password or privilege, and SourceUnavailableError where it
-    cannot be reached or goes away.
+    Raises SourceError if the server refuses the user, the password or a privilege, and SourceUnavailableError if it
+    cannot be reached, closes the connection, or refuses a password that the next login renews.
     """
 
     def __init__(self, connection: MysqlConnection) -> None:
         self.connection = connection
-        with self.translated():
+        with self.translate_errors():
             self.raw = connect(connection)
         try:
             (self.version,) = self.row("SELECT @@version")
@@ -57,43 +58,43 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.raw.close()
 
-    def translated(self) -> AbstractContextManager[None]:
-        """Turn PyMySQL's errors into what this class raises."""
-        return translated(self.connection)
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Raise SourceError or SourceUnavailableError instead of PyMySQL's errors."""
+        return translate_errors(self.connection)
 
     def rows(self, sql: str, *values: object) -> list[Row]:
         """All rows of a query; ``values`` replace its %s, escaped by the client."""
-        with self.translated(), self.raw.cursor() as cursor:
+        with self.translate_errors(), self.raw.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
     def row(self, sql: str, *values: object) -> Row:
-        """The only row of a query; raises SourceError where there are none or several."""
+        """The only row of a query; raises SourceError if there are none or several."""
         rows = self.rows(sql, *values)
         if len(rows) != 1:
-            raise SourceError(f"{self.connection}: wanted one row of {sql!r}, found {len(rows)}")
+            raise SourceError(f"{self.connection}: expected one row of {sql!r}, found {len(rows)}")
         return rows[0]
 
     def named_row(self, sql: str) -> dict[str, Any]:
-        """The first row by column name, {} without rows: for SHOW statements, whose columns vary by version."""
-        with self.translated(), self.raw.cursor(pymysql.cursors.DictCursor) as cursor:
+        """The first row by column name; {} without rows. For SHOW statements, whose columns depend on the version."""
+        with self.translate_errors(), self.raw.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(sql)
             return dict(cursor.fetchone() or {})
 
     def variable(self, name: str) -> str | None:
-        """The text of a global system variable, or None where the server does not know it."""
+        """The text of a global system variable, or None if the server does not know it."""
         rows = self.rows("SHOW GLOBAL VARIABLES WHERE variable_name = %s", name)
         return str(rows[0][1]) if rows else None
 
     @property
     def version_number(self) -> tuple[int, int]:
-        """Major and minor version, to compare."""
+        """Major and minor version of the server."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
 
 
 def server_of(session: Session) -> Server:
-    """What a statement's meaning depends on besides its session."""
+    """The properties of the server on which the meaning of statements depends."""
     numbers = [int(part) for part in session.version.split("-")[0].split(".")[:3]]
     return Server(
         Flavour.MARIADB if session.is_mariadb else Flavour.MYSQL,
@@ -104,8 +105,10 @@ def server_of(session: Session) -> Server:
 
 
 @contextmanager
-def translated(connection: MysqlConnection, ours: Translation | None = None) -> Iterator[None]:
-    """Turn PyMySQL's errors into ours, with the server's own words; ``ours`` makes others of them than a source's."""
+def translate_errors(connection: MysqlConnection, ours: Translation | None = None) -> Iterator[None]:
+    """Raise changefeed's errors, with the server's own text, instead of PyMySQL's errors.
+
+    The function ``ours`` chooses the error; without it the errors are those of a source."""
     try:
         yield
     except (pymysql.MySQLError, OSError) as error:
@@ -118,7 +121,25 @@ def translated(connection: MysqlConnection, ours: Translation | None = None) -> 
         raise (ours or _of_source)(connection, error, CR.CR_MALFORMED_PACKET, _ASKS_FOR_A_FILE) from error
 
 
+def is_unreachable(error: SourceUnavailableError) -> bool:
+    """Whether no server answered, or it closed the connection; False for a server that is busy or refuses a
+    password."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) or (isinstance(cause, pymysql.MySQLError) and cause.args[:1] in _NO_ANSWER)
+
+
+def is_stale_password(connection: MysqlConnection, code: int) -> bool:
+    """Whether a retry may log in: the server refused a password that is new for each login, and may know the next."""
+    return code == ER.ACCESS_DENIED_ERROR and connection.password_source is not None
+
+
 def _of_source(connection: MysqlConnection, error: Exception, code: int, words: str) -> ChangefeedError:
+    if is_stale_password(connection, code):
+        return SourceUnavailableError(
+            f"MySQL at {connection.host}:{connection.port} refuses user {connection.user!r} with the password that "
+            f"`passwords` of the site's file returned for this login: {words}. Run again: the next login gets another "
+            "one. If it never succeeds, check the user, and what the command or function returns."
+        )
     if code in _REFUSED:
         return SourceError(
             f"MySQL at {connection.host}:{connection.port} refuses user {connection.user!r}: {words}. Check user and "
@@ -127,13 +148,13 @@ def _of_source(connection: MysqlConnection, error: Exception, code: int, words: 
     cause = getattr(error, "original_exception", None)
     if isinstance(cause, ssl.SSLError) and cause.reason in _NO_COMMON_TLS:
         return SourceError(
-            f"MySQL at {connection.host}:{connection.port} offers TLS, and no version of it that is accepted here, "
-            f"which is 1.2 or newer ({cause.reason}): so do MySQL's own builds of 5.7 before 5.7.28, which end with "
-            "TLS 1.1. Nothing was read. Upgrade the server, or let the connection do without TLS by ssl_mode=disabled."
+            f"MySQL at {connection.host}:{connection.port} offers TLS, but no accepted version of it, "
+            f"1.2 or newer ({cause.reason}): so do MySQL's own builds of 5.7 before 5.7.28, which end with "
+            "TLS 1.1. Nothing was read. Upgrade the server, or disable TLS for the connection by ssl_mode=disabled."
         )
     if code in _UNREACHABLE or code in _BUSY or isinstance(error, OSError):
         return SourceUnavailableError(
-            f"MySQL at {connection.host}:{connection.port} cannot be reached: {words}. The run can be tried again when "
+            f"MySQL at {connection.host}:{connection.port} cannot be reached: {words}. Run again when "
             "the server answers; check host, port and firewall if it never did."
         )
     kind = NoSuchTableError if code in _NO_TABLE else SourceError

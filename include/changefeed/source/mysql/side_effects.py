@@ -1,7 +1,7 @@
-"""What changes rows without an event in the binlog: foreign keys, triggers, functions, views. Columns that no DDL has.
+"""Finds row changes without a row event: by foreign keys, triggers, functions, views. Also columns that no DDL has.
 
-A change in statement format is logged as the text of its outermost statement, so what a function or trigger that it
-calls does to other tables is not in the binlog at all.
+A change in statement format is logged as the text of the outermost statement. So the binlog does not show the changes
+that a function or a trigger makes in other tables.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/innodb-and-mysql-replication.html,
 https://dev.mysql.com/doc/refman/9.7/en/stored-programs-logging.html,
@@ -19,10 +19,10 @@ from changefeed.ddl.ddl_statement import DdlStatement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.scanner import TokenKind, UnreadableStatement, scan
 from changefeed.ddl.session import Server
-from changefeed.model.identifier import quoted
 from changefeed.source.mysql.catalog import is_own
 from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.shown_create import shown_create
 
 _FOREIGN_KEYS = """
 SELECT DISTINCT k.table_schema, k.table_name, k.constraint_name, r.delete_rule, r.update_rule
@@ -49,18 +49,19 @@ _CASCADING_CLAUSE = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DE
 
 
 def logs_cascades(session: Session) -> bool:
-    """Whether the rows that a foreign key changes are in the binlog: from MySQL 9.6 on, where the server carries such
-    keys out itself and does not leave them to InnoDB."""
+    """Whether the binlog has the rows that a foreign key changes.
+
+    It has them from MySQL 9.6 on, where the server instead of InnoDB executes foreign keys."""
     return session.variable("innodb_native_foreign_keys") == "OFF"
 
 
 def cascading_keys(session: Session, captured: Callable[[str, str], bool]) -> Iterator[tuple[TableName, str]]:
-    """The ``captured`` tables whose rows a foreign key changes or deletes, and that key's name."""
+    """Yield the ``captured`` tables whose rows a foreign key changes or deletes, each with the key's name."""
     for database, table, key, *rules in session.rows(_FOREIGN_KEYS):
         if not captured(str(database), str(table)):
             continue
         name = TableName(str(database), str(table))
-        if None in rules:  # MariaDB shows them to no user that has only SELECT
+        if None in rules:  # MariaDB does not show rules to a user that has only SELECT
             is_cascading = _is_shown_to_cascade(session, name, str(key))
         else:
             is_cascading = not _HARMLESS.issuperset(rules)
@@ -69,16 +70,16 @@ def cascading_keys(session: Session, captured: Callable[[str, str], bool]) -> It
 
 
 def _is_shown_to_cascade(session: Session, table: TableName, key: str) -> bool:
-    definition = str(session.row(f"SHOW CREATE TABLE {quoted(table.database)}.{quoted(table.table)}")[1])
-    # InnoDB writes the key's name as it is. What the key does stands at the end, behind all names.
-    lines = [line for line in definition.splitlines() if line.lstrip().startswith(f"CONSTRAINT `{key}` FOREIGN KEY")]
+    definition = shown_create(session, table.database, table.table)
+    # InnoDB writes the key's name unescaped. The key's actions are at the end, after all names.
+    lines = [line for line in definition.split("\n") if line.lstrip().startswith(f"CONSTRAINT `{key}` FOREIGN KEY")]
     return any(_CASCADING_CLAUSE.search(line.rpartition(")")[2]) for line in lines)
 
 
 def keys_to_others(
     session: Session, captured: Callable[[str, str], bool]
 ) -> Iterator[tuple[TableName, str, TableName]]:
-    """The foreign keys of ``captured`` tables that refer to others: the table, the key's name, the other table."""
+    """Yield the foreign keys of ``captured`` tables that refer to other tables: table, name of the key, other table."""
     for database, table, key, parent_database, parent in session.rows(_PARENTS):
         names = TableName(str(database), str(table)), TableName(str(parent_database), str(parent))
         if captured(*names[0]) and not captured(*names[1]):
@@ -86,15 +87,18 @@ def keys_to_others(
 
 
 def virtual_columns(session: Session, captured: Callable[[str, str], bool]) -> Iterator[tuple[TableName, str]]:
-    """The virtual columns of ``captured`` tables that row images may have with an older value: MySQL's."""
+    """Yield the virtual columns of ``captured`` tables whose values in row images may be outdated.
+
+    Only MySQL has such columns."""
     for database, table, column in session.rows(_VIRTUAL_COLUMNS) if not session.is_mariadb else ():
         if captured(str(database), str(table)):
             yield TableName(str(database), str(table)), str(column)
 
 
 def hashed_tables(session: Session, captured: Callable[[str, str], bool]) -> Iterator[TableName]:
-    """The ``captured`` tables whose rows MariaDB writes with `DB_ROW_HASH_1` …: those of a UNIQUE key that is too long
-    to be a plain one."""
+    """Yield the ``captured`` tables whose row images have MariaDB's hidden columns `DB_ROW_HASH_1` ….
+
+    A table has such a column for each UNIQUE key that is too long for an ordinary index."""
     for database, table in session.rows(_LONG_UNIQUE_KEYS) if session.is_mariadb else ():
         if captured(str(database), str(table)):
             yield TableName(str(database), str(table))
@@ -115,14 +119,14 @@ ON r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constrain
 WHERE k.referenced_table_schema = %s AND k.referenced_table_name = %s
 AND (r.delete_rule IS NULL OR r.delete_rule NOT IN ('NO ACTION', 'RESTRICT')
      OR r.update_rule NOT IN ('NO ACTION', 'RESTRICT'))
-"""  # MariaDB shows no rule to a user that has only SELECT
+"""  # MariaDB does not show rules to a user that has only SELECT
 
 
 class Reach:
-    """How far a statement may reach, by what the server has now, asked when it is needed and kept.
+    """Finds the tables that a statement may write, by the server's current schema; results are cached.
 
-    A function is visible to a user with SELECT on all databases, a trigger only to one with TRIGGER on its table: what
-    the user may not see is not known here. Raises as `Session` does.
+    A user with SELECT on all databases can see functions. A trigger is visible only to a user with TRIGGER on its
+    table. Functions and triggers that are not visible are ignored. Raises the errors of `Session`.
     """
 
     def __init__(self, session: Callable[[], Session]) -> None:
@@ -130,28 +134,29 @@ class Reach:
         self._cascades: dict[TableName, tuple[TableName, ...]] = {}
         self._doubts: dict[TableName, str] = {}
 
-    def written(self, tables: tuple[TableName, ...]) -> tuple[TableName, ...]:
-        """``tables`` and those whose foreign keys cascade from them."""
-        written = list(dict.fromkeys(tables))
-        for table in written:  # grows while it is gone through
-            written += [child for child in self._children(table) if child not in written]
-        return tuple(written)
+    def written_tables(self, tables: tuple[TableName, ...]) -> tuple[TableName, ...]:
+        """The ``tables``, and all tables whose rows change through cascading foreign keys to these tables."""
+        written_tables = list(dict.fromkeys(tables))
+        for table in written_tables:  # the list grows during the iteration
+            written_tables += [child for child in self._children(table) if child not in written_tables]
+        return tuple(written_tables)
 
     def doubt(self, statement: DdlStatement, server: Server) -> str:
-        """Why ``statement``, which ``server`` ran, may write other tables than those that it names for that, or ''."""
+        """Why ``statement``, executed by ``server``, may write tables that it does not name as written; or ''."""
         if not statement.tables:
             return "its text does not say which tables it writes"
         try:
-            called = self._called(statement, server)
+            called = self._called_function(statement, server)
         except UnreadableStatement as error:
             return f"its text cannot be read ({error}), so it may call a function that writes any table"
         if called:
             return f"it calls the function {called!r}, which may write any table"
-        return next(filter(None, map(self._doubt_of, self.written(statement.tables))), "")
+        return next(filter(None, map(self._doubt_of, self.written_tables(statement.tables))), "")
 
-    def _called(self, statement: DdlStatement, server: Server) -> str:
-        """The first function that the statement calls, or ''. Its tokens are read only where it has a function's name
-        at all: it may be megabytes of rows."""
+    def _called_function(self, statement: DdlStatement, server: Server) -> str:
+        """The first function that the statement calls, or ''.
+
+        The text may be megabytes of rows, so it is split into tokens only if it contains the name of a function."""
         text = statement.sql.lower().replace("``", "`")
         if not any(name in text for name in self._functions):
             return ""
@@ -178,13 +183,13 @@ class Reach:
 
     def _doubt_of(self, table: TableName) -> str:
         if table not in self._doubts:
-            self._doubts[table] = "" if self._is_own(table) else self._looked_up(table)
+            self._doubts[table] = "" if self._is_own(table) else self._look_up_doubt(table)
         return self._doubts[table]
 
     def _is_own(self, table: TableName) -> bool:
         return table.database in SYSTEM_DATABASES and is_own(self._session, *table)
 
-    def _looked_up(self, table: TableName) -> str:
+    def _look_up_doubt(self, table: TableName) -> str:
         if self._session.rows(_VIEW, *table):
             return f"{table} is a view, which may write any table"
         if triggers := self._session.rows(_TRIGGERS, *table):

@@ -1,4 +1,4 @@
-"""What the source says of its binlog: identity, files, head, and where a first window may start."""
+"""The source's binlog: identity, files, head, and the start of a first window."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class Head:
 
 
 def server_uuid(session: Session) -> str:
-    """What names this server and no other: its `server_uuid`, or on MariaDB, which has no UUID, its server_id."""
+    """The unique id of this server: its `server_uuid`. MariaDB has no UUID, so the id is derived from its server_id."""
     if not session.is_mariadb:
         return str(session.row("SELECT @@server_uuid")[0])
     return f"00000000-0000-0000-0000-{int(session.variable('server_id') or 0):012x}"
 
 
-def session_on(connection: MysqlConnection, wanted: str) -> Session:
-    """A session that is proved to be on the server with UUID ``wanted``, for all that is asked or read over it.
+def session_on(connection: MysqlConnection, expected_uuid: str) -> Session:
+    """A session that is verified to be on the server with UUID ``expected_uuid``.
 
-    Behind a virtual address, a proxy or DNS each connection may lead elsewhere. Raises SourceUnavailableError for
-    another server, and as `Session` does.
+    Behind a virtual address, a proxy or a DNS name, each connection may lead to another server. Raises
+    SourceUnavailableError for another server, and the errors of `Session`.
     """
     session = Session(connection)
     try:
         found = server_uuid(session)
-        if found != wanted:
+        if found != expected_uuid:
             raise SourceUnavailableError(
-                f"server {wanted} was wanted at {connection.host}:{connection.port}, found server {found}: the "
-                "address, proxy or DNS name leads to another server by now. Nothing was read from it. Run again: when "
-                f"{wanted} is back there, the run goes on; on another server the position is looked up anew."
+                f"expected server {expected_uuid} at {connection.host}:{connection.port}, found server {found}: the "
+                "address, proxy or DNS name leads to another server now. Nothing was read from it. Run again: if "
+                f"{expected_uuid} is back there, the run continues; on another server the position is looked up anew."
             )
     except ChangefeedError:
         session.raw.close()
@@ -50,7 +50,7 @@ def session_on(connection: MysqlConnection, wanted: str) -> Session:
 
 
 def head(session: Session) -> Head:
-    """The head of the binlog. Always a commit boundary: the server moves it after a whole group of commits."""
+    """The head of the binlog. It is always a commit boundary: the server moves it after a complete group of commits."""
     logged = session.row("SELECT @@gtid_binlog_pos")[0] if session.is_mariadb else ""
     shown = session.named_row(_status_statement(session))
     if not shown:
@@ -63,22 +63,23 @@ def head(session: Session) -> Head:
 
 
 def mariadb_position(session: Session, at: BinlogCoordinates) -> str | None:
-    """MariaDB's GTID position at a commit boundary, '' before its first transaction; None where it has no way to say
-    it, as BINLOG_GTID_POS has four bytes for a position."""
+    """MariaDB's GTID position at a commit boundary; '' before its first transaction.
+
+    None if the server cannot compute it: BINLOG_GTID_POS supports only positions of four bytes."""
     if at.position > LAST_DUMP_POSITION:
         return None
     return str(session.row("SELECT BINLOG_GTID_POS(%s, %s)", at.file, at.position)[0] or "")
 
 
-def names_come_along(session: Session) -> bool:
-    """Whether rows that MySQL logs now name their columns (binlog_row_metadata=FULL); MariaDB's are not relied on."""
+def logs_column_names(session: Session) -> bool:
+    """Whether TABLE_MAPs of MySQL have column names (binlog_row_metadata=FULL); MariaDB's setting is ignored."""
     return session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
 
 
 def binlog_files(session: Session) -> list[BinlogFile]:
-    """SHOW BINARY LOGS, oldest first.
+    """The files of SHOW BINARY LOGS, oldest first.
 
-    With binlog_encryption=ON MySQL counts a header that no position counts and no dump sends.
+    With binlog_encryption=ON MySQL's sizes include a header, which positions and dumps do not include.
     https://dev.mysql.com/doc/refman/9.7/en/replication-binlog-encryption.html
     """
     files = []
@@ -89,9 +90,10 @@ def binlog_files(session: Session) -> list[BinlogFile]:
 
 
 def start_coordinates(session: Session, start: str, head: Head) -> BinlogCoordinates:
-    """Where a pipeline without a checkpoint begins: ``start`` is earliest, latest, snapshot, or FILE:POSITION.
+    """The coordinates at which a pipeline without a checkpoint begins.
 
-    Raises BinlogGoneError for coordinates that the server does not have.
+    ``start`` is earliest, latest, snapshot, or FILE:POSITION. Raises BinlogGoneError for coordinates that the server
+    does not have.
     """
     if start in ("latest", "snapshot"):
         return head.coordinates
@@ -104,7 +106,7 @@ def start_coordinates(session: Session, start: str, head: Head) -> BinlogCoordin
 
 
 def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpose: str) -> None:
-    """Raises BinlogGoneError when ``coordinates`` are not inside one of ``files``."""
+    """Raises BinlogGoneError if ``coordinates`` are not inside one of ``files``."""
     sizes = {file.name: file.size_bytes for file in files}
     size = sizes.get(coordinates.file)
     if size is None:
@@ -113,12 +115,12 @@ def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpo
             f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server, which has "
             f"{present}. Changes between may be lost to this pipeline: publish archived files with a backfill, if "
             "there are any, then seek to earliest; and raise binlog_expire_logs_seconds. Without archived files take "
-            "a snapshot behind the seek, and `changefeed verify --gone FILE` names the rows that were deleted between."
+            "a snapshot after the seek, and `changefeed verify --gone FILE` names the rows that were deleted between."
         )
     if coordinates.position > size:
         raise BinlogGoneError(
             f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, ends at {size}: the server was reset "
-            "or restored to an older point. What it wrote since has other coordinates: seek to where the pipeline "
+            "or restored to an older point. Later changes have other coordinates: seek to where the pipeline "
             "should resume."
         )
 
@@ -132,14 +134,15 @@ def _status_statement(session: Session) -> str:
 _RDS_HOURS = "SELECT value FROM mysql.rds_configuration WHERE name = 'binlog retention hours'"
 _RDS_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'mysql' AND table_name = 'rds_configuration'"
 _RDS_FOLDER = "/rdsdbbin/"
-"""Where Amazon's servers are installed, Aurora among them."""
+"""The installation folder of Amazon's servers, including Aurora."""
 
 
 @dataclass(frozen=True)
 class BinlogExpiry:
-    """``seconds`` is None where the server purges nothing by itself, and where it is not known (``is_known``).
+    """When a server purges its binlog files: ``seconds`` after they were written.
 
-    ``by_hours`` says that Amazon RDS or Aurora purges, by its `binlog retention hours`.
+    ``seconds`` is None if the server does not purge files by itself, or if this is unknown (``is_known`` is False).
+    ``by_hours``: Amazon RDS or Aurora purges files by its setting `binlog retention hours`.
     """
 
     seconds: float | None
@@ -148,8 +151,10 @@ class BinlogExpiry:
 
 
 def binlog_expiry(session: Session) -> BinlogExpiry:
-    """What the server's settings say. Amazon RDS and Aurora purge files by a setting of their own, whatever the
-    server's variables say: without it as soon as nothing of Amazon's needs them.
+    """The expiry of binlog files by the server's settings.
+
+    Amazon RDS and Aurora ignore the server's variables and purge files by a setting of their own. Without it they purge
+    files as soon as Amazon's services do not need them.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/mysql-stored-proc-configuring.html
     """
@@ -158,7 +163,7 @@ def binlog_expiry(session: Session) -> BinlogExpiry:
         if hours and hours[0] is not None:
             return BinlogExpiry(3600 * float(hours[0]), by_hours=True)
         return BinlogExpiry(None, is_known=False, by_hours=True)
-    if (session.variable("basedir") or "").startswith(_RDS_FOLDER):  # without the right to read its setting
+    if (session.variable("basedir") or "").startswith(_RDS_FOLDER):  # no privilege to read its setting
         return BinlogExpiry(None, is_known=False, by_hours=True)
     if session.variable("binlog_expire_logs_auto_purge") == "OFF":
         return BinlogExpiry(None)

@@ -1,7 +1,7 @@
-"""A table's definition as `information_schema` has it, part by part, in a spelling by which two servers compare.
+"""A table's definition from `information_schema`, in parts, in a normal form that can be compared between servers.
 
-Products and versions spell the same definition differently: display widths, utf8 for utf8mb3, quotes around defaults,
-names for charsets before literals. Here each has one normal form, beside what its server shows.
+MySQL, MariaDB and their versions write the same definition differently: with display widths, utf8 for utf8mb3, quotes
+around defaults, charset names before literals. Here each property has the server's own text and one normal form.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from pymysql.cursors import DictCursor
 
 from changefeed.ddl.expression_spelling import expression_spelling
 from changefeed.errors import SourceError
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.table_schema import Column, is_current_time
-from changefeed.source.mysql.catalog import shown_create
 from changefeed.source.mysql.column_rows import column_fields, column_of
 from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.shown_create import shown_create
 
 Row = Mapping[str, Any]
 
 JSON = "json"
-"""The normal form of a type that MySQL has, and MariaDB spells as a text with a check."""
+"""The normal form of JSON, which MariaDB lists as a text type with a check."""
 
 
 @dataclass(frozen=True)
 class Property:
-    """``normal`` is equal of two servers where they mean the same; ``shown`` is what its server has.
+    """A property of a table, in a normal form and as the server shows it.
 
-    ``is_expression``: SQL that each product spells in its own way.
+    If the meaning is equal on two servers, ``normal`` is equal. ``shown`` is the server's own text. ``is_expression``:
+    the property is SQL, which MySQL and MariaDB write differently.
     """
 
     normal: str
@@ -46,15 +47,15 @@ def _same(value: object) -> Property:
 
 
 Part = Mapping[str, Property]
-"""Properties by name; the one named '' is what the whole part is, in a line."""
+"""The properties of a part by name; the property '' describes the complete part in a line."""
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """``parts`` by what they are, as "table", "column `id`" or "index `PRIMARY`".
+    """A table's definition: its ``parts`` by kind and name, such as "table", "column `id`" or "index `PRIMARY`".
 
-    ``next_number`` is the next AUTO_INCREMENT, None where there is no such column. ``triggers`` are apart: followers
-    have none of their source's.
+    ``next_number`` is the next AUTO_INCREMENT, None without such a column. ``triggers`` are not among the parts,
+    because followers do not have the triggers of their source.
     """
 
     parts: Mapping[str, Part]
@@ -63,8 +64,9 @@ class TableDefinition:
     is_mariadb: bool
     version: tuple[int, int]
     shown: tuple[str, ...]
-    """The lines of SHOW CREATE TABLE that two servers of one version have alike: constraints last, and without the
-    names that servers give them. Empty where the server does not say them."""
+    """The lines of SHOW CREATE TABLE, with constraints last and without generated names.
+
+    So they are equal on two servers of the same version. Empty if the server does not show them."""
 
 
 _OF_TABLE = "table_schema = %s AND table_name = %s"
@@ -82,7 +84,7 @@ _KEYS = (
     "ORDER BY constraint_name, ordinal_position"
 )
 _RULES = re.compile(r"\)(?: ON DELETE (?P<delete>[A-Z ]+?))?(?: ON UPDATE (?P<update>[A-Z ]+?))?,?")
-"""What ends a foreign key in SHOW CREATE TABLE, which shows it to whoever may read the table."""
+"""The end of a foreign key in SHOW CREATE TABLE, which users who can read the table may see."""
 _CHECKS = (
     "SELECT c.constraint_name, c.check_clause, t.enforced FROM information_schema.check_constraints c "
     "JOIN information_schema.table_constraints t USING (constraint_schema, constraint_name) "
@@ -98,41 +100,48 @@ _HAS_CHECKS = (
 )
 _TRIGGERS = (
     "SELECT trigger_name, action_timing, event_manipulation, action_statement FROM information_schema.triggers "
-    "WHERE event_object_schema = %s AND event_object_table = %s"
+    "WHERE event_object_schema = %s AND event_object_table = %s ORDER BY action_order, trigger_name"
 )
+_SEQUENCE = "minimum_value, maximum_value, start_value, increment, cache_size, cycle_option"
+"""The fields of a sequence's row that define the sequence."""
 
 
 class DefinitionReader:
-    """Reads definitions over one session, which shows statistics as they are from then on."""
+    """Reads definitions over one session.
+
+    It changes a setting of the session: `information_schema` then shows current statistics instead of cached ones.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._checks = _MARIADB_CHECKS
         if not session.is_mariadb:
             if session.version_number >= (8, 0):
-                session.rows("SET SESSION information_schema_stats_expiry = 0")  # a day old otherwise
+                session.rows("SET SESSION information_schema_stats_expiry = 0")  # otherwise up to a day old
             self._checks = _CHECKS if session.row(_HAS_CHECKS)[0] else ""
 
     def read(self, database: str, table: str) -> TableDefinition | None:
-        """The definition of a table; None where there is no such table."""
+        """The definition of a table; None if there is no such table."""
         rows = self._rows(_TABLE, database, table)
         if not rows:
             return None
         (of_database,) = self._session.row(_DATABASE, rows[0]["table_schema"])
         parts: dict[str, Part] = {"table": self._table(rows[0])}
-        default = _collation(of_database)  # of the tables that the next statements create
+        default = _collation(of_database)  # the default for tables that later statements create
         parts["database"] = {"collation": Property(default.normal, default.shown, is_expression=True)}
         columns = self._columns(database, table)
         checks = self._rows(self._checks, database, table) if self._checks else []
         documents = {str(row["constraint_name"]) for row in checks if _is_of_document(row)}
+        if rows[0]["table_type"] == "SEQUENCE":
+            parts["sequence"] = self._sequence(database, table)
         names = [column.name for column, _, _ in columns]
-        parts["columns"] = {"order": _same(", ".join(map(quoted, names)))}
+        parts["columns"] = {"order": _same(", ".join(map(quote_name, names)))}
         for column, shown, more in columns:
             is_document = column.data_type == "json" or (column.data_type == "longtext" and column.name in documents)
-            parts[f"column {quoted(column.name)}"] = _column(column, shown, more, is_document=is_document)
+            parts[f"column {quote_name(column.name)}"] = _column(column, shown, more, is_document=is_document)
         for name, of_index in groupby(self._rows(_INDEXES, database, table), lambda row: str(row["index_name"])):
-            parts[f"index {quoted(name)}"] = _index(list(of_index))
-        is_view = rows[0]["table_type"] == "VIEW"  # whose text needs another privilege
+            parts[f"index {quote_name(name)}"] = _index(list(of_index))
+        is_view = rows[0]["table_type"] == "VIEW"  # the text of a view needs another privilege
         lines = [] if is_view else self._shown_lines(database, table)
         parts |= self._foreign_keys(database, table, lines)
         parts |= _checks(table, [row for row in checks if not _is_of_document(row)])
@@ -141,19 +150,19 @@ class DefinitionReader:
         number = rows[0]["auto_increment"]
         counts = any(column.auto_increment for column, _, _ in columns)
         next_number = (1 if number is None else int(number)) if counts else None
-        version, alike = self._session.version_number, _alike(table, lines)
+        version, alike = self._session.version_number, _names_alike(table, lines)
         return TableDefinition(parts, next_number, triggers, self._session.is_mariadb, version, alike)
 
     def _rows(self, sql: str, database: str, table: str) -> list[Row]:
-        """Rows by the names of their columns in lower case: which columns there are depends on the version."""
-        with self._session.translated(), self._session.raw.cursor(DictCursor) as cursor:
+        """Rows by lower-case column names; the columns depend on the version."""
+        with self._session.translate_errors(), self._session.raw.cursor(DictCursor) as cursor:
             cursor.execute(sql, (database, table))
             return [{name.lower(): value for name, value in row.items()} for row in cursor.fetchall()]
 
     def _shown_lines(self, database: str, table: str) -> list[str]:
         try:
             return shown_create(self._session, database, table).splitlines()
-        except SourceError:  # it was dropped or renamed since, or the user may read some of its columns only
+        except SourceError:  # it was dropped or renamed, or the user may read only some of its columns
             return []
 
     def _table(self, row: Row) -> Part:
@@ -170,8 +179,15 @@ class DefinitionReader:
             "options": Property(" ".join(options), str(row["create_options"] or ""), is_expression=True),
         }
 
+    def _sequence(self, database: str, table: str) -> Part:
+        try:
+            row = self._session.named_row(f"SELECT {_SEQUENCE} FROM {quote_name(database)}.{quote_name(table)}")
+        except SourceError:  # the user may not SELECT it
+            return {}
+        return {name.replace("_", " "): _same(value) for name, value in row.items()}
+
     def _columns(self, database: str, table: str) -> list[tuple[Column, str, Row]]:
-        """Each column, its default as the server lists it, and its row of _GENERATED."""
+        """Each column, its default as the server lists it, and its row of the query _GENERATED."""
         fields = _COLUMNS.format(fields=column_fields(self._session))
         generated = {str(row["column_name"]): row for row in self._rows(_GENERATED, database, table)}
         listed = self._session.rows(fields, database, table)
@@ -187,10 +203,10 @@ class DefinitionReader:
         parts: dict[str, Part] = {}
         for name, its in groupby(keys, lambda row: str(row["constraint_name"])):
             rows = list(its)
-            columns = ", ".join(quoted(str(row["column_name"])) for row in rows)
-            other = ", ".join(quoted(str(row["referenced_column_name"])) for row in rows)
-            to = f"{quoted(rows[0]['referenced_table_schema'])}.{quoted(rows[0]['referenced_table_name'])}"
-            begin = f"  CONSTRAINT {quoted(name)} FOREIGN KEY ("
+            columns = ", ".join(quote_name(str(row["column_name"])) for row in rows)
+            other = ", ".join(quote_name(str(row["referenced_column_name"])) for row in rows)
+            to = f"{quote_name(rows[0]['referenced_table_schema'])}.{quote_name(rows[0]['referenced_table_name'])}"
+            begin = f"  CONSTRAINT {quote_name(name)} FOREIGN KEY ("
             line = next((line for line in lines if line.startswith(begin)), ")")
             rules = _RULES.fullmatch(line, line.rindex(")"))
             what = _further(parts, f"foreign key ({columns}) to {to} ({other})")
@@ -203,16 +219,21 @@ class DefinitionReader:
 
 
 def _chosen_name(name: str, *begins: str) -> Property:
-    """A constraint's name; one that a server gave it, which ``begins`` so and ends in a number, says nothing."""
-    return Property("" if _is_given(name, *begins) else name, name)
+    """A constraint's name. The normal form of a generated name is empty.
+
+    A generated name begins with one of ``begins`` and ends in a number.
+    """
+    return Property("" if _is_chosen(name, *begins) else name, name)
 
 
-def _is_given(name: str, *begins: str) -> bool:
+def _is_chosen(name: str, *begins: str) -> bool:
     return any(name.lower().startswith(begin.lower()) and name[len(begin) :].isdecimal() for begin in begins)
 
 
 def _further(parts: Mapping[str, Part], what: str) -> str:
-    """``what``, with a number where there is one already: a table may have the same constraint several times."""
+    """The key ``what``, with a number if ``parts`` already has this key.
+
+    A table may have the same constraint several times."""
     numbered = (f"{what} #{number}" for number in count(2))
     return next(each for each in chain((what,), numbered) if each not in parts)
 
@@ -221,7 +242,7 @@ _NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
 _CONSTRAINT = re.compile(r"  CONSTRAINT `((?:[^`]|``)*)` ")
 
 
-def _alike(table: str, lines: Sequence[str]) -> tuple[str, ...]:
+def _names_alike(table: str, lines: Sequence[str]) -> tuple[str, ...]:
     kept: list[str] = []
     constraints: list[str] = []
     for line in lines[1:]:
@@ -230,13 +251,13 @@ def _alike(table: str, lines: Sequence[str]) -> tuple[str, ...]:
         if found is None:
             kept.append(_NUMBER.sub("", plain) if line.startswith(")") else plain)
         else:
-            given = _is_given(found[1].replace("``", "`"), f"{table}_ibfk_", f"{table}_chk_", "CONSTRAINT_")
+            given = _is_chosen(found[1].replace("``", "`"), f"{table}_ibfk_", f"{table}_chk_", "CONSTRAINT_")
             constraints.append(plain[found.end() :] if given else plain)
     return (*kept, *sorted(constraints))
 
 
 def _rule(rule: object) -> Property:
-    shown = str(rule or "NO ACTION")  # a server leaves out its default, which is one of two words for the same
+    shown = str(rule or "NO ACTION")  # a server omits its default: RESTRICT or NO ACTION, which mean the same
     return Property(shown.replace("RESTRICT", "NO ACTION"), shown)
 
 
@@ -254,7 +275,7 @@ _LITERAL = re.compile(r"('(?:[^'\\]|\\.?|'')*+(?:'|\Z))", re.DOTALL)
 
 
 def _lower(sql: str) -> str:
-    """``sql`` in lower case, but for what is between quotes."""
+    """``sql`` in lower case, except for quoted text."""
     return "".join(text if number % 2 else text.lower() for number, text in enumerate(_LITERAL.split(sql)))
 
 
@@ -291,7 +312,7 @@ def _column(column: Column, shown: str, more: Row, *, is_document: bool) -> Part
 
 
 def _type(spelled: str) -> str:
-    """Without the display width of integers, which newer servers do not list."""
+    """A type without the display width of integers, which newer servers do not list."""
     name, quote, labels = spelled.partition("'")
     name = name.lower().replace("geomcollection", "geometrycollection")
     if "zerofill" not in name and not name.startswith("tinyint(1)"):
@@ -300,7 +321,7 @@ def _type(spelled: str) -> str:
 
 
 def _of_bytes(listed: str, column: Column) -> str:
-    """A default of bytes up to their first zero, where newer MySQL ends it. MySQL 5.7 lists it as text."""
+    """A default of bytes, up to the first zero byte, as newer MySQL versions list it. MySQL 5.7 lists it as text."""
     if column.data_type not in ("binary", "varbinary") or not listed:
         return listed
     is_hex = listed.startswith("0x")
@@ -308,7 +329,7 @@ def _of_bytes(listed: str, column: Column) -> str:
     return "0x" + data.partition(b"\0")[0].hex().upper()
 
 
-# --- what is beside columns
+# --- other parts than columns
 
 
 def _index(rows: Sequence[Row]) -> Part:
@@ -331,22 +352,24 @@ def _index_part(row: Row, *, normal: bool = False) -> str:
     if expression:
         name = f"({_lower(expression_spelling(str(expression))) if normal else expression})"
     else:
-        name = quoted(str(row["column_name"]))
+        name = quote_name(str(row["column_name"]))
     length = f"({row['sub_part']})" if row["sub_part"] and row["index_type"] != "SPATIAL" else ""
     return name + length + (" DESC" if row["collation"] == "D" else "")
 
 
 def _is_of_document(row: Row) -> bool:
-    """Whether MariaDB made a check for a column of type JSON."""
-    return row.get("level") == "Column" and str(row["check_clause"]) == f"json_valid({quoted(row['constraint_name'])})"
+    """Whether the check is one that MariaDB created for a column of type JSON."""
+    return (
+        row.get("level") == "Column" and str(row["check_clause"]) == f"json_valid({quote_name(row['constraint_name'])})"
+    )
 
 
 def _checks(table: str, rows: Sequence[Row]) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     for row in rows:
         name, clause = str(row["constraint_name"]), _expression(row["check_clause"])
-        given = row.get("level") == "Column" or _is_given(name, f"{table}_chk_", "CONSTRAINT_")
-        what = _further(parts, f"check {clause.normal}") if given else f"check {quoted(name)}"
+        given = row.get("level") == "Column" or _is_chosen(name, f"{table}_chk_", "CONSTRAINT_")
+        what = _further(parts, f"check {clause.normal}") if given else f"check {quote_name(name)}"
         parts[what] = {"clause": clause, "enforcement": _same("" if row["enforced"] == "YES" else "NOT ENFORCED")}
     return parts
 
@@ -364,7 +387,7 @@ def _partitions(rows: Sequence[Row]) -> dict[str, Part]:
     for name, its in groupby(rows, lambda row: str(row["partition_name"])):
         of_partition = list(its)
         below = ", ".join(str(row["subpartition_name"]) for row in of_partition if row["subpartition_name"])
-        parts[f"partition {quoted(name)}"] = {
+        parts[f"partition {quote_name(name)}"] = {
             "number": _same(of_partition[0]["partition_ordinal_position"]),
             "values": _same(_plain(of_partition[0]["partition_description"])),
             "subpartitions": _same(below),
@@ -374,7 +397,7 @@ def _partitions(rows: Sequence[Row]) -> dict[str, Part]:
 
 
 def _plain(text: object) -> str:
-    """Without quotes of names and without spaces, but for what is in literals."""
+    """``text`` without the quotes of names and without spaces; literals stay unchanged."""
     parts = _LITERAL.split("" if text is None else str(text))
     return "".join(part if number % 2 else re.sub(r"[`\s]+", "", part) for number, part in enumerate(parts))
 

@@ -1,8 +1,8 @@
-"""A table's primary key, and ranges of it: how a table is cut into chunks that its server tells apart.
+"""The ranges of a table's primary key, by which the rows of a table are divided into chunks.
 
-All comparing is the server's: a boundary is read out of the table as text, and comes back to the server as a literal of
-the column's own type, charset and collation. So a range holds the same rows whatever the type orders by, and each row
-is in one of the ranges that follow one another.
+The server does all comparisons: a boundary is read as text, and is used as a literal of the column's own type, charset
+and collation. So a range has the same rows whatever the order of the type is, and each row is in exactly one of the
+consecutive ranges.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from changefeed.errors import SchemaError
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.key_range import Boundary, KeyRange
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.source.mysql.session import Session
@@ -28,12 +28,17 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DOUBLE = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _TIME_OR_ADDRESS = re.compile(r"[0-9A-Fa-f:. -]+")
 _LONG = {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"}
-"""They are in a key by a prefix only, by which the server cannot walk along a range."""
+"""A key has only a prefix of values of these types, so a server cannot read along a range."""
+_EXACT_LABELS = 53
+"""The most labels of a SET that a server compares exactly with a number: it compares them as doubles."""
 
 
 @dataclass(frozen=True)
 class _KeyColumn:
-    """``read``: the expression of a value's text; ``literal`` makes of that text what the column is compared with."""
+    """A column of a key.
+
+    ``read`` is the SQL expression for a value's text, ``literal`` converts this text to a literal.
+    """
 
     name: str
     read: str
@@ -49,21 +54,26 @@ class TableKey:
 
     @classmethod
     def of(cls, table: TableSchema) -> TableKey | None:
-        """The key; None for a table without a primary key. Raises SchemaError for a type that no key has."""
+        """The key; None for a table without a primary key. Raises SchemaError for a type that keys cannot have."""
         if not table.primary_key:
             return None
         return cls(table, tuple(_key_column(table, table.columns[column]) for column in table.primary_key))
 
     @property
     def is_walked(self) -> bool:
-        """Whether the server reads along a range of the key; else the table is one chunk, as each range of it would be
-        all of the table once more."""
-        return not any(self.table.columns[column].data_type in _LONG for column in self.table.primary_key)
+        """Whether the server can read along a range of the key.
+
+        If it cannot, the table is one chunk: each range would scan the complete table, or have wrong rows."""
+        columns = [self.table.columns[column] for column in self.table.primary_key]
+        return not any(
+            column.data_type in _LONG or (column.data_type == "set" and len(column.labels) > _EXACT_LABELS)
+            for column in columns
+        )
 
     @property
     def source(self) -> str:
-        """What stands behind FROM: the table, read by its primary key."""
-        return f"{quoted(self.table.database)}.{quoted(self.table.table)} FORCE INDEX (PRIMARY)"
+        """The SQL after FROM: the table, with a hint to read it by its primary key."""
+        return f"{quote_name(self.table.database)}.{quote_name(self.table.table)} FORCE INDEX (PRIMARY)"
 
     def condition(self, within: KeyRange) -> str:
         """The SQL condition of the rows of a range."""
@@ -75,29 +85,28 @@ class TableKey:
         return " AND ".join(conditions) or "TRUE"
 
     def next_boundary(self, session: Session, after: Boundary | None, rows: int) -> Boundary | None:
-        """The key of the row that is the ``rows``th behind ``after``; None where there are not as many.
+        """The key of the ``rows``th row after the boundary ``after``; None if there are fewer rows.
 
-        The server walks along the index for it, unless the table's last key says
-        that there cannot be as many.
+        The server reads along the index to find it, unless the table's last key shows that there are fewer rows.
         """
         if self._has_fewer(session, after, rows):
             return None
         reads = ", ".join(column.read for column in self.columns)
-        order = ", ".join(quoted(column.name) for column in self.columns)
+        order = ", ".join(quote_name(column.name) for column in self.columns)
         where = self.condition(KeyRange(after))
         sql = f"SELECT {reads} FROM {self.source} WHERE {where} ORDER BY {order} LIMIT 1 OFFSET {rows - 1}"
         found = session.rows(sql)
         return tuple(map(_text, found[0])) if found else None
 
     def _has_fewer(self, session: Session, after: Boundary | None, rows: int) -> bool:
-        """Whether the key is an integer, and fewer than ``rows`` integers are behind ``after``, up to the table's last.
+        """Whether the key is an integer, and there are fewer than ``rows`` integers between ``after`` and the last key.
 
-        Each is one row's at most, and the server reads an index's first and last key without what lies between.
+        Each integer has at most one row, and the server reads an index's first and last key without those in between.
         """
         (column, *more) = self.columns
         if more or self.table.columns[self.table.primary_key[0]].data_type not in _INTEGERS:
             return False
-        name = quoted(column.name)
+        name = quote_name(column.name)
         ((first, last),) = session.rows(f"SELECT MIN({name}), MAX({name}) FROM {self.source}")
         if last is None:
             return True
@@ -105,13 +114,13 @@ class TableKey:
         return int(last) - before < rows
 
     def _beside(self, beyond: str, last: str, boundary: Boundary) -> str:
-        """Row by row as the index orders them: (a, b) > (x, y) is a > x OR (a = x AND b > y).
+        """The SQL condition that compares the key with a boundary: (a, b) > (x, y) is a > x OR (a = x AND b > y).
 
-        Servers find the range of an index in this form, and not in that of row constructors.
+        With this form servers read a range of the index; with row constructors they do not.
         """
         condition = ""
         for column, text in reversed(list(zip(self.columns, boundary, strict=True))):
-            name, literal = quoted(column.name), column.literal(text)
+            name, literal = quote_name(column.name), column.literal(text)
             condition = (
                 f"({name} {beyond} {literal} OR ({name} = {literal} AND {condition}))"
                 if condition
@@ -121,14 +130,14 @@ class TableKey:
 
 
 def _key_column(table: TableSchema, column: Column) -> _KeyColumn:
-    name = quoted(column.name)
+    name = quote_name(column.name)
     kind = column.data_type
     if kind in _NUMBERS:
         return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(_NUMBER))
-    if kind in _FLOATS:  # as a double, whose text has all of its digits
+    if kind in _FLOATS:  # read as a double, whose text has all digits
         return _KeyColumn(column.name, f"CAST({name} + 0e0 AS CHAR)", _double)
     if kind in _BY_NUMBER:
-        return _KeyColumn(column.name, f"CAST({name} + 0 AS CHAR)", _literal(_ORDINAL))
+        return _KeyColumn(column.name, f"CAST(CAST({name} AS UNSIGNED) AS CHAR)", _literal(_ORDINAL))
     if kind in _BYTES:
         return _KeyColumn(column.name, f"HEX({name})", _literal(_HEX, "_binary X'{}'"))
     if column.collation is not None:
@@ -138,23 +147,23 @@ def _key_column(table: TableSchema, column: Column) -> _KeyColumn:
         return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(_TIME_OR_ADDRESS, "'{}'"))
     raise SchemaError(
         f"{table.database}.{table.table} has column {column.name!r}, a {kind}, in its primary key: its rows cannot be "
-        "read in ranges of it. Leave the table out of the snapshot."
+        "read in ranges of it. Exclude the table from the snapshot."
     )
 
 
 def _literal(form: re.Pattern[str], sql: str = "{}") -> Callable[[str], str]:
-    """What makes ``sql`` of a text of that ``form``, which is how servers write the values of a type.
+    """A function that converts a text of the ``form`` in which servers write a type's values into the literal ``sql``.
 
-    Raises SchemaError for another text: boundaries come back out of the commit log and from one task to the next, where
-    others may have written them, and would be SQL.
+    It raises SchemaError for any other text. Boundaries come from the commit log, to which others may have written, and
+    become SQL.
     """
 
     def literal(text: str) -> str:
         if not form.fullmatch(text):
             raise SchemaError(
-                "expected a value of a primary key, as a server writes it, where a chunk ends, and found another text: "
-                "somebody else has written to the commit log. Nothing was read by it. See to who may write to that "
-                "topic, and start a new snapshot."
+                "expected a primary key value in a server's spelling at the end of a chunk, found another text: "
+                "another program has written to the commit log. It was not used. Restrict who may write to that topic, "
+                "and start a new snapshot."
             )
         return sql.format(text)
 

@@ -1,7 +1,7 @@
-"""Where finished batches are between the tasks that decode them and those that publish them.
+"""Store finished batches between the tasks that decode them and the tasks that publish them.
 
-All of a window or a round is decoded before any of it is published. At a local master the batches are in files by then,
-and the driver tells each publishing task where; on a cluster they are in Spark, which moves them.
+All of a window or a snapshot's round is decoded before any of it is published. With a local master the batches are
+stored in files, and the driver sends their paths to the publishing tasks; on a cluster Spark stores and moves them.
 """
 
 from __future__ import annotations
@@ -34,59 +34,63 @@ from changefeed.spark.target import SparkTarget, rows_of_tasks
 
 
 class Numbered(Protocol):
-    """A slice or a chunk: its batches have its number."""
+    """A slice or a chunk, whose number its batches have."""
 
     @property
     def number(self) -> int:
-        """The number, among all that one store gets."""
+        """The number, unique in a store."""
         ...
 
 
-Piece = TypeVar("Piece", bound=Numbered)
+SliceOrChunk = TypeVar("SliceOrChunk", bound=Numbered)
 PublishStage = Callable[[int, Iterable[StoredBatch]], Iterator[TaskMessage]]
-"""Publishes the batches of the task of that number."""
+"""Publishes the batches of the task with the number."""
 
 
 class BatchStore(Protocol):
-    """Stores the batches of slices or chunks until all are decoded, and brings them to the tasks that publish them.
+    """Stores the batches of slices or chunks until all are decoded, and passes them to the tasks that publish them.
 
-    Lost batches fail the run and are not made again: a slice that is decoded again may come out shorter, from a source
-    that is away by then.
+    Lost batches fail the run and are not decoded again, because a second decoding may have fewer messages if the source
+    is not reachable any more.
     """
 
     def decode(
-        self, tasks: Sequence[Sequence[Piece]], stage: Callable[[Sequence[Piece]], Iterator[StoredBatch | TaskMessage]]
+        self,
+        tasks: Sequence[Sequence[SliceOrChunk]],
+        stage: Callable[[Sequence[SliceOrChunk]], Iterator[StoredBatch | TaskMessage]],
     ) -> list[TaskMessage]:
         """Run ``stage`` over each of ``tasks`` in a Spark task; store the batches and return the messages.
 
-        Several threads may call it at once.
+        Several threads may call it in parallel.
         """
         ...
 
-    def publish(self, stage: PublishStage, packed: Mapping[TopicPartition, int] | None = None) -> list[TaskMessage]:
-        """Run ``stage`` over all that is stored; return its messages.
+    def publish(
+        self, stage: PublishStage, assigned_tasks: Mapping[TopicPartition, int] | None = None
+    ) -> list[TaskMessage]:
+        """Run ``stage`` over all stored batches; return its messages.
 
-        Task number ``packed[topic, partition]`` gets all batches of a topic-partition, in the order of
-        `StoredBatch.order`. Without ``packed`` each task gets what the task of its number stored, in that order, and
-        nothing is moved: after one `decode` only.
+        Task number ``assigned_tasks[topic, partition]`` gets all batches of a topic-partition, in the order of
+        `StoredBatch.order`. Without ``assigned_tasks`` each task gets the batches that the decoding task of the same
+        number stored, in that order, and no batch is moved; this is possible after a single `decode` only.
         """
         ...
 
     def clear(self) -> None:
-        """Free all that is stored."""
+        """Free all stored batches."""
         ...
 
 
 def batch_store(spark: SparkTarget, folder: str | None) -> BatchStore:
-    """The store for ``folder``, which is what `SparkTarget.local_folder` yields."""
+    """The store for ``folder``, the result of `SparkTarget.local_folder`."""
     return ShuffledBatches(spark) if folder is None else LocalBatches(spark)
 
 
 class LocalBatches:
     """The `BatchStore` of a local master, for stages that write payloads to files of a folder.
 
-    The driver holds 200 bytes of a batch, of which a slice has one or a few for each of its topic-partitions. Through a
-    shuffle of Spark's it would be a plan, tables in the JVM, a sort and Spark's SQL: as much work as to publish.
+    The driver holds 200 bytes for each batch; a slice has one or a few batches for each of its topic-partitions. A
+    shuffle of Spark would cost as much as publishing: a plan, tables in the JVM, a sort and Spark SQL.
     """
 
     def __init__(self, spark: SparkTarget) -> None:
@@ -95,24 +99,30 @@ class LocalBatches:
         self._task_of: dict[int, int] = {}
 
     def decode(
-        self, tasks: Sequence[Sequence[Piece]], stage: Callable[[Sequence[Piece]], Iterator[StoredBatch | TaskMessage]]
+        self,
+        tasks: Sequence[Sequence[SliceOrChunk]],
+        stage: Callable[[Sequence[SliceOrChunk]], Iterator[StoredBatch | TaskMessage]],
     ) -> list[TaskMessage]:
         """See `BatchStore`."""
         items = self._spark.results_of(tasks, stage)
-        self._task_of |= {piece.number: number for number, task in enumerate(tasks) for piece in task}
-        self._batches.extend([item for item in items if isinstance(item, StoredBatch)])  # at once: jobs end together
+        self._task_of |= {work.number: number for number, task in enumerate(tasks) for work in task}
+        self._batches.extend(
+            [item for item in items if isinstance(item, StoredBatch)]
+        )  # one call: jobs end in parallel
         return [item for item in items if not isinstance(item, StoredBatch)]
 
-    def publish(self, stage: PublishStage, packed: Mapping[TopicPartition, int] | None = None) -> list[TaskMessage]:
+    def publish(
+        self, stage: PublishStage, assigned_tasks: Mapping[TopicPartition, int] | None = None
+    ) -> list[TaskMessage]:
         """See `BatchStore`."""
-        numbers = set((self._task_of if packed is None else packed).values())
+        numbers = set((self._task_of if assigned_tasks is None else assigned_tasks).values())
         tasks: list[tuple[int, list[StoredBatch]]] = [(number, []) for number in range(max(numbers, default=-1) + 1)]
-        if packed is None:
+        if assigned_tasks is None:
             for batch in self._batches:
                 tasks[self._task_of[batch.slice]][1].append(batch)
         else:
             for batch in sorted(self._batches, key=lambda batch: batch.order):
-                tasks[packed[batch.topic_partition]][1].append(batch)
+                tasks[assigned_tasks[batch.topic_partition]][1].append(batch)
         return self._spark.results_of(tasks, lambda task: stage(*task))
 
     def clear(self) -> None:
@@ -121,13 +131,14 @@ class LocalBatches:
 
 
 _STORED = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
-"""As they are while there is room in the JVM's memory, and only then on disk: the shuffle writes them there anyhow."""
+"""Batches are uncompressed in the JVM's memory, or on disk if there is no room; the shuffle writes them to disk
+anyway."""
 
 
 class ShuffledBatches:
-    """The `BatchStore` of any cluster and of a Connect server: Spark's memory and disks, and a shuffle.
+    """The `BatchStore` of a cluster or a Connect server: Spark's memory and disks, and a shuffle.
 
-    What was decoded are local checkpoints: where Spark loses some of them the run fails, and nothing is decoded again.
+    Decoded batches are local checkpoints. If Spark loses one, the run fails, and nothing is decoded again.
     """
 
     def __init__(self, spark: SparkTarget) -> None:
@@ -137,27 +148,31 @@ class ShuffledBatches:
             spark.session.conf.set(name, value)
 
     def decode(
-        self, tasks: Sequence[Sequence[Piece]], stage: Callable[[Sequence[Piece]], Iterator[StoredBatch | TaskMessage]]
+        self,
+        tasks: Sequence[Sequence[SliceOrChunk]],
+        stage: Callable[[Sequence[SliceOrChunk]], Iterator[StoredBatch | TaskMessage]],
     ) -> list[TaskMessage]:
         """See `BatchStore`."""
-        # Lazily, so that the first pass over them makes the checkpoint.
+        # Not eager, so that the query below computes the checkpoint.
         session = self._spark.session
         items = rows_of_tasks(session, tasks, lambda of_task: stored_batches(stage(of_task)), STORED_SCHEMA)
         part = items.localCheckpoint(eager=False, storageLevel=_STORED)
         self._parts.append(part)
         return messages_of(part.where(f"kind <> '{IS_BATCH}'").select("kind", "text").collect())
 
-    def publish(self, stage: PublishStage, packed: Mapping[TopicPartition, int] | None = None) -> list[TaskMessage]:
+    def publish(
+        self, stage: PublishStage, assigned_tasks: Mapping[TopicPartition, int] | None = None
+    ) -> list[TaskMessage]:
         """See `BatchStore`."""
 
         def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return message_batches(stage(task_number(), batches_of(batches)))
 
         stored = reduce(lambda some, more: some.union(more), self._parts).where(f"kind = '{IS_BATCH}'")
-        if packed is not None:
-            stored = stored.repartitionById(len(set(packed.values())), _task_of(packed)).sortWithinPartitions(
-                "topic", "partition", "slice", "number"
-            )
+        if assigned_tasks is not None:
+            stored = stored.repartitionById(
+                len(set(assigned_tasks.values())), _task_of(assigned_tasks)
+            ).sortWithinPartitions("topic", "partition", "slice", "number")
         return messages_of(stored.select(*BATCH_COLUMNS).mapInArrow(publish, MESSAGE_SCHEMA).collect())
 
     def clear(self) -> None:
@@ -166,8 +181,9 @@ class ShuffledBatches:
             self._spark.forget_checkpoint(self._parts.pop())
 
 
-def _task_of(packed: Mapping[TopicPartition, int]) -> Column:
-    """The task of a batch, by a constant map: it costs neither a job nor a join. No topic's name has its signs."""
-    tasks = "\n".join(f"{topic}/{partition}={task}" for (topic, partition), task in packed.items())
+def _task_of(assigned_tasks: Mapping[TopicPartition, int]) -> Column:
+    """The column with the task of a batch, looked up in a constant map, which needs no join. Topic names cannot contain
+    the separators of its keys."""
+    tasks = "\n".join(f"{topic}/{partition}={task}" for (topic, partition), task in assigned_tasks.items())
     name = F.concat("topic", F.lit("/"), F.col("partition").cast("string"))
     return F.element_at(F.str_to_map(F.lit(tasks), F.lit("\n"), F.lit("=")), name).cast("int")

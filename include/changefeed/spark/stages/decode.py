@@ -1,4 +1,4 @@
-"""The decode stage: slices -> finished batches, on any worker."""
+"""The decode stage: slices -> finished batches, on a worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from changefeed.model.window import Slice
 from changefeed.records.block import MessageBlock
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.expected import Decoded
+from changefeed.spark.stages.expected import DecodedCounts
 from changefeed.spark.stages.messages import DecodedSlice, Failure, StoredBatch
 from changefeed.spark.stages.payload_files import payload_file
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 def encoder_of(pipeline: Pipeline, topics: WindowTopics) -> BatchEncoder:
-    """What makes batches for ``topics``, as ``pipeline`` says."""
-    from changefeed.records.encoder import BatchEncoder  # only workers encode, and only they load the kernels
+    """The encoder of batches for ``topics``, with the settings of ``pipeline``."""
+    from changefeed.records.encoder import BatchEncoder  # only workers load the kernels
 
-    return BatchEncoder(pipeline.kafka.publishing, lambda topic: topics.of(topic).for_batches())
+    return BatchEncoder(pipeline.kafka.publish_settings, lambda topic: topics.of(topic).for_batches())
 
 
 def decode_slices(
     task: DecodeTask, slices: Iterable[Slice], count: Callable[[int], None]
 ) -> Iterator[StoredBatch | DecodedSlice | Failure]:
-    """The decode stage: of each slice its batches and then its report, or a failure.
+    """The decode stage: yield the batches of each slice, then its report, or a failure.
 
-    ``count`` gets the number of messages of each batch.
+    ``count`` is called with the number of messages of each batch.
     """
     try:
         task.check_version()
@@ -42,15 +42,15 @@ def decode_slices(
         return
     from changefeed.spark.stages.readers import reader_of  # as above
 
-    gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
+    gc.freeze()  # else the collection after each task would scan all modules
     reader = reader_of(task)
     encoder = encoder_of(task.pipeline, task.topics)
     with payload_file(task.folder) as file:
-        for piece in slices:
-            decoded, number = Decoded(), 0
+        for slice in slices:
+            decoded, number = DecodedCounts(), 0
             try:
-                for item in reader.read(piece):
-                    fault_point.reached("in_decode")
+                for item in reader.read(slice):
+                    fault_point.reach("in_decode")
                     if isinstance(item, MessageBlock):
                         for batch in encoder.batches(item, number=number):
                             count(batch.messages)

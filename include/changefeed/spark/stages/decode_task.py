@@ -1,4 +1,4 @@
-"""What a Spark task needs to make messages of its part of a source: values that travel in the task's closure."""
+"""The values that a Spark task needs to make messages of its part of a source; they are pickled with the task."""
 
 from __future__ import annotations
 
@@ -34,54 +34,55 @@ if TYPE_CHECKING:  # only workers load the kernels
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTask(DriversTask):
-    """Makes messages of what is on one server, be it events of its binlog or rows of its tables.
+    """Makes messages of one server's binlog events, or of rows of its tables.
 
-    ``topics`` are those that exist, each with its number of partitions and the largest record that it takes.
-    ``frozen_at_ms`` is when it was decided what is read: the time that messages name.
+    ``topics`` are the existing topics, with their partitions and their largest record. ``frozen_at_ms`` is the time at
+    which the plan was made; messages have it.
 
-    The connections of ``connections`` hold passwords: the closure travels on Spark's own channels only.
+    ``connections`` contains passwords, so the task must travel only on Spark's own channels.
     """
 
     connections: PipelineConnections
     server_uuid: str
     topics: WindowTopics
     identity: str
-    """Whose progress it is: the pipeline's name, or a backfill's or snapshot's own."""
+    """The owner of the progress: the pipeline's name, or the identity of a backfill or snapshot."""
     frozen_at_ms: int
     schema_ids: KnownIds = field(default_factory=dict)
-    """Of the schemas that the captured tables have as the window begins, those that are registered."""
+    """The registered ids of the schemas that the captured tables have at the window's start."""
     folder: str | None = None
-    """That of `SparkTarget.local_folder`; None where tasks run elsewhere."""
+    """The folder of `SparkTarget.local_folder`; None if tasks run on other machines."""
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline, or what of it a backfill runs as."""
+        """The pipeline; for a backfill, with the backfill's settings."""
         return self.connections.pipeline
 
     def session(self) -> Session:
-        """A new connection to the server, proved to be that server; the caller closes it.
+        """A new connection to the server, whose UUID is checked; the caller closes it.
 
-        Raises SourceUnavailableError where the source's address leads to another server.
+        Raises SourceUnavailableError if the source's address leads to another server.
         """
         return self.connections.session_on(self.server_uuid)
 
     def route(self, database: str, table: str) -> Route | None:
-        """Where a table's rows go. A table that is not there any more still has its topic, from the template.
+        """The route of a table's rows; None if it is not captured. A dropped table has the topic of the template.
 
-        Raises TopicError or BrokerUnavailableError where Kafka has to be asked about that topic, and cannot be.
+        Raises TopicError or BrokerUnavailableError if the topic has to be looked up and Kafka fails.
         """
         route = self.connections.routes.of(database, table)
         if route is None:
             return None
-        limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
+        limits = self.topics.ensure(route.topic, TopicSettings(*route.creation_settings))
         return replace(route.route, partitions=limits.partitions)
 
     def database_route(self, database: str) -> Route | None:
-        """Where statements about a database go; None where its tables share no topic. Raises as `route`."""
+        """The route of statements about a database; None if its tables do not share a topic. Raises what `route`
+        raises."""
         route = self.connections.routes.of_database(database)
         if route is None:
             return None
-        limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
+        limits = self.topics.ensure(route.topic, TopicSettings(*route.creation_settings))
         return replace(route.route, partitions=limits.partitions)
 
     def format(self) -> Format:
@@ -90,69 +91,70 @@ class SourceTask(DriversTask):
 
     @property
     def column_rules(self) -> ColumnRules:
-        """What rows of tables are read without, or with masks."""
+        """The rules that hide or mask columns."""
         return self.connections.column_rules
 
     @property
     def compared_as(self) -> WrittenRows | None:
-        """How updates are written for `Route.unchanged_skipped`, where it is not as the messages are."""
+        """The form in which rows are compared for `Route.unchanged_skipped`; None for the form of the messages."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeTask(SourceTask):
-    """Decodes slices of one window, which begins at ``start``."""
+    """Decodes slices of a window that begins at ``start``."""
 
     start: BinlogCoordinates
     attempt: str = ""
-    """The attempt to publish the window: what a worker made for one slice of it serves the next."""
+    """The fencing token of the attempt; a worker reuses row programs between slices of the same attempt."""
     history: SchemaHistory | None = None
-    """The schemas along the window, moved through the statements that were scouted."""
+    """The schema history, advanced by the scouted statements."""
     statements_scouted: bool = True
-    """Whether ``history`` has all statements of the window before each slice; false where names come with the rows."""
+    """Whether ``history`` has all statements of the window before each slice; not needed if rows have column names."""
     statements_ahead: bool = False
-    """Whether ``history`` has all statements of the window, those after each slice, too."""
+    """Whether ``history`` has all statements of the window, also those after each slice."""
     files: Mapping[str, FileIdentity] = field(default_factory=dict)
-    """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
+    """The identities of the window's binlog files when the attempt began; each reader checks them."""
     archive: Archive | None = None
     """Archived files to read instead of the server."""
     tables: tuple[TableName, ...] = ()
-    """Those that the server has and the pipeline captures."""
+    """The captured tables that the server has."""
     slices: tuple[Slice, ...] = ()
-    """The window's, as far as it is cut."""
+    """The slices of the window that are cut so far."""
 
     def route(self, database: str, table: str) -> Route | None:
-        """See `SourceTask`. The server's own tables are not captured, whatever the patterns say."""
+        """See `SourceTask`. The server's own tables are never captured."""
         return None if self.is_own(database, table) else super().route(database, table)
 
     def is_own(self, database: str, table: str) -> bool:
-        """Whether the table is one that the server brings along; of any server where the history does not say which."""
+        """Whether the table is a system table of the server. If the history does not name the server, system tables of
+        all known servers count."""
         server = self.history.server if self.history is not None else None
         if server is None:
             return is_own_table(database, table)
         return is_own_table(database, table, is_mariadb=server.is_mariadb, major=server.version[0])
 
     @property
-    def scouted(self) -> ScoutedBytes | None:
-        """What the scout keeps of what it reads; None where tasks cannot have it, or read archived files as it does."""
+    def scouted_bytes(self) -> ScoutedBytes | None:
+        """The bytes that the scout stores; None if tasks cannot read them, or if they read an archive."""
         return ScoutedBytes(self.folder) if self.folder is not None and self.archive is None else None
 
     @property
     def server_ids(self) -> ServerIds:
-        """The ids of the tasks that read; none for a backfill, of which any number may run beside the windows."""
+        """The server ids of reading tasks; none for a backfill, because several may run in parallel with windows."""
         return self.connections.server_ids if self.identity == self.pipeline.name else ServerIds(self.identity)
 
     @property
     def reads_one_by_one(self) -> bool:
-        """Whether one task at a time reads the server, so that its speed is that of all."""
+        """Whether only one task at a time reads the server, because the read rate is limited."""
         return self.pipeline.source.max_bytes_per_second is not None and self.archive is None
 
     def readers(self, slices: int) -> int:
-        """How many tasks may read so many slices at once."""
+        """How many tasks may read ``slices`` slices in parallel."""
         return min(1, slices) if self.reads_one_by_one else self.server_ids.tasks(slices)
 
 
 def task_number() -> int:
-    """The number of the Spark task that this runs in, among those of its stage; 0 outside of Spark."""
+    """The number of the calling Spark task in its stage; 0 outside of Spark."""
     context = TaskContext.get()
     return context.partitionId() if context else 0

@@ -1,4 +1,4 @@
-"""The decode stage of a window of many slices: Spark jobs that run while the window is still cut."""
+"""Decode a window of many slices in Spark jobs while the window is still being cut."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from changefeed.spark.stages.messages import DecodedSlice, Failure, StoredBatch,
 from changefeed.spark.target import SparkTarget, Tasks
 
 _JOBS_AT_ONCE = 32
-"""Spark starts the tasks of the earliest first."""
+"""How many jobs run in parallel. Spark starts the tasks of the earliest job first."""
 
 
 class Decoding:
-    """Decodes slices into a store as they are added, in a Spark job for each addition; a context manager.
+    """Decodes slices into a store, in one Spark job for each `add`; a context manager.
 
-    At the end of the block no job of it runs any more, however it ends, and the store is empty.
+    At the end of the block, also after an error, no job runs any more, and the store is empty.
     """
 
     def __init__(self, spark: SparkTarget, messages: MessageCount, store: BatchStore) -> None:
@@ -43,15 +43,15 @@ class Decoding:
         for job in self._jobs:
             job.cancel()
         while wait(self._jobs, timeout=0.5).not_done:
-            self._spark.end_jobs(self._tag)  # again and again: one may just have begun
+            self._spark.end_jobs(self._tag)  # repeated, as a job may just have begun
         if self._threads is not None:
             self._threads.shutdown()
         self._store.clear()
 
     def add(self, task: DecodeTask, slices: Sequence[Slice], shown: Tasks) -> None:
-        """Begin to decode ``slices``, the next ones of ``task``."""
+        """Start a job that decodes ``slices``, the next slices of ``task``."""
         if self._threads is None:
-            # In two jobs at once tasks of the same number would name the same server_id.
+            # In parallel jobs, tasks with the same number would have the same server_id.
             is_alone = task.reads_one_by_one or task.server_ids.ids
             self._threads = ThreadPoolExecutor(1 if is_alone else _JOBS_AT_ONCE, "changefeed-decode")
         self._jobs.append(self._threads.submit(self._decode, task, slices, shown))
@@ -65,31 +65,31 @@ class Decoding:
 
         self._spark.tag_jobs(self._tag)
         shown.expect(len(slices))
-        return self._store.decode(shared_out(slices, task.readers(len(slices))), stage)
+        return self._store.decode(divide_slices(slices, task.readers(len(slices))), stage)
 
-    def ended(self) -> Iterator[TaskMessage]:
-        """What the jobs say that ended since the last call; raises what Spark raises."""
+    def read_ended(self) -> Iterator[TaskMessage]:
+        """The messages of the jobs that ended since the last call; raises what Spark raises."""
         ended = [job for job in self._unread if job.done()]
         self._unread = [job for job in self._unread if job not in ended]
         for job in ended:
             yield from job.result()
 
-    def results(self) -> Iterator[TaskMessage]:
-        """As `ended`, of all other jobs, as each ends."""
+    def read_remaining(self) -> Iterator[TaskMessage]:
+        """The messages of all other jobs, as each ends; raises what Spark raises."""
         for job in as_completed(self._unread):
             yield from job.result()
 
 
-def shared_out(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
-    """The slices of each of at most ``most`` tasks: the largest first, each to the task that has least to read, so that
-    no core waits for a straggler."""
-    ordered = sorted(slices, key=lambda piece: -piece.size_bytes)
+def divide_slices(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
+    """Divide ``slices`` among at most ``most`` tasks of similar size: the largest first, each to the task with the
+    least bytes."""
+    ordered = sorted(slices, key=lambda slice: -slice.size_bytes)
     if most >= len(ordered):
-        return [[piece] for piece in ordered]
+        return [[slice] for slice in ordered]
     tasks: list[list[Slice]] = [[] for _ in range(most)]
     loads = [(0, number) for number in range(most)]
-    for piece in ordered:
+    for slice in ordered:
         size_bytes, number = heapq.heappop(loads)
-        tasks[number].append(piece)
-        heapq.heappush(loads, (size_bytes + piece.size_bytes, number))
+        tasks[number].append(slice)
+        heapq.heappush(loads, (size_bytes + slice.size_bytes, number))
     return tasks

@@ -1,4 +1,4 @@
-"""Where an XA transaction was prepared, when its XA COMMIT stands in a later slice, or windows later."""
+"""Find the XA PREPARE of a transaction whose XA COMMIT is in a later slice or window."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from changefeed.records.block import MessageBlock
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.dump import dump_of
+from changefeed.spark.stages.dump import open_dump
 
 
 class EarlierSlices:
-    """A `PreparedBefore` that reads the binlog backwards from a slice, a stretch at a time.
+    """A `PreparedBefore` that reads the binlog backwards from a slice, one earlier slice or file at a time.
 
-    Nothing is stored of what is prepared, so it is right after a seek or a failover too, and at a pipeline's first
-    window. Most XA transactions end soon: one stretch before is enough for them. ``schemas`` are those at the
-    XA COMMIT: no table can be changed while a prepared transaction has rows of it.
+    Prepared transactions are not stored, so the result is also correct after a seek or a failover, and in a pipeline's
+    first window. Most XA transactions end soon, so that one earlier slice is enough. ``schemas`` are the schemas at the
+    XA COMMIT. They also fit the rows, because a table cannot be altered while a prepared transaction has rows of it.
     """
 
-    def __init__(self, task: DecodeTask, piece: Slice, schemas: SchemaLookup, finisher: RowTransformer | None) -> None:
-        self._task, self._piece, self._schemas, self._finisher = task, piece, schemas, finisher
-        self._stretches = self._backwards()
+    def __init__(self, task: DecodeTask, slice: Slice, schemas: SchemaLookup, finisher: RowTransformer | None) -> None:
+        self._task, self._slice, self._schemas, self._finisher = task, slice, schemas, finisher
+        self._unread = self._backwards()
         self._known: dict[str, PreparedTransaction | None] = {}
-        self._oldest = f"{piece.file}:{piece.start}"
+        self._oldest = f"{slice.file}:{slice.start}"
 
     def find(self, xid: str) -> PreparedTransaction:
         """See `PreparedBefore.find`."""
         while xid not in self._known:
-            stretch = next(self._stretches, None)
-            if stretch is None:
+            earlier = next(self._unread, None)
+            if earlier is None:
                 break
-            self._read(stretch)
+            self._read(earlier)
         prepared = self._known.get(xid)
         if prepared is None:
             raise BinlogGoneError(
-                f"XA COMMIT of {xid} stands in {self._piece.file} behind position {self._piece.start}, and its "
-                f"XA PREPARE is not in the binlog, which was read back to {self._oldest}: its file was purged, or it "
-                "was never logged. The rows that it commits are not known, so the window is not published. Copy the "
-                "tables that it wrote (a snapshot or a dump), and seek the pipeline behind that XA COMMIT; and raise "
+                f"XA COMMIT of {xid} is in {self._slice.file} after position {self._slice.start}, and its XA PREPARE "
+                f"is not in the binlog, which was read back to {self._oldest}: its file was purged, or it was never "
+                "logged. The rows that it commits are not known, so the window is not published. Copy the tables that "
+                "it wrote (a snapshot or a dump), and seek the pipeline to a position after that XA COMMIT. Raise "
                 "binlog_expire_logs_seconds above the time that transactions stay prepared."
             )
         return prepared
@@ -55,20 +55,20 @@ class EarlierSlices:
     def rows(self, prepared: PreparedTransaction) -> Iterator[MessageBlock | SliceReport]:
         """See `PreparedBefore.rows`."""
         decoder = self._decoder(self._task.route)
-        stretch = Slice(self._piece.number, prepared.file, prepared.start, prepared.end)
-        return decoder.decode(dump_of(self._task, stretch, beside=True), stretch)
+        earlier = Slice(self._slice.number, prepared.file, prepared.start, prepared.end)
+        return decoder.decode(open_dump(self._task, earlier, beside=True), earlier)
 
-    def _read(self, stretch: Slice) -> None:
-        """Take note of the transactions that ``stretch`` prepared and did not end, and of those that it ended."""
+    def _read(self, earlier: Slice) -> None:
+        """Record the transactions that ``earlier`` prepared and did not end, and those that it ended."""
         decoder = self._decoder(lambda _database, _table: None)
         decoder.prepared_rows = rows = PreparedRows(None)
-        for _ in decoder.decode(dump_of(self._task, stretch, beside=True), stretch):
+        for _ in decoder.decode(open_dump(self._task, earlier, beside=True), earlier):
             pass
         for xid, prepared in rows.left.items():
             self._known.setdefault(xid, prepared)
         for xid in rows.ended:
             self._known.setdefault(xid, None)
-        self._oldest = f"{stretch.file}:{stretch.start}"
+        self._oldest = f"{earlier.file}:{earlier.start}"
 
     def _decoder(self, router: Router) -> KernelDecoder:
         task = self._task
@@ -83,8 +83,8 @@ class EarlierSlices:
         )
 
     def _backwards(self) -> Iterator[Slice]:
-        """What was written before the slice, the latest first: the window's slices, then the files before it."""
-        yield from reversed([each for each in self._task.slices if each.number < self._piece.number])
+        """The binlog before the slice, the latest part first: the window's slices, then the files before the window."""
+        yield from reversed([each for each in self._task.slices if each.number < self._slice.number])
         start = self._task.start
         if start.position > FIRST_POSITION:
             yield Slice(0, start.file, FIRST_POSITION, start.position)

@@ -1,7 +1,7 @@
-"""What the publish stage must get: counts that are known before the first message of a window is published.
+"""Count decoded messages, and check that the publish stage gets all of them.
 
-Progress moves over whatever was published, so nothing may be published behind a hole. Batches can be missing where
-Spark lost some and made them again from a source that had changed or was away meanwhile.
+Progress moves over all published messages, so no message may be published after a missing one. Batches can be missing
+if Spark lost them and decoded them again from a source that changed or was not reachable.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from changefeed.records.batch import Batch
 from changefeed.spark.stages.messages import PartitionCount, StoredBatch
 
 SliceCounts = Mapping[TopicPartition, Sequence[tuple[int, int]]]
-"""Of each topic-partition the slices that have messages for it, in order, each with how many."""
+"""By topic-partition, the number and the message count of each slice that has messages for it, in order."""
 
 
 @dataclass
-class Decoded:
-    """What slices were decoded into, by topic-partition: messages and bytes of the batches, and messages by slice."""
+class DecodedCounts:
+    """The counts of decoded slices, by topic-partition: messages, bytes of batches, and messages by slice."""
 
     messages: dict[TopicPartition, int] = field(default_factory=dict)
     size_bytes: dict[TopicPartition, int] = field(default_factory=dict)
     _slices: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
 
     def add_batch(self, batch: Batch) -> int:
-        """Count a batch; return how many messages its slice had for its topic-partition before it."""
+        """Count a batch; return the number of messages of its slice and topic-partition before it."""
         before = self._slices.get((batch.topic, batch.partition), {}).get(batch.slice, 0)
         self._add(batch.slice, (batch.topic, batch.partition), batch.messages, len(batch.records))
         return before
@@ -40,7 +40,7 @@ class Decoded:
 
     @property
     def by_slice(self) -> dict[TopicPartition, list[tuple[int, int]]]:
-        """The counts that `CompletenessCheck` checks."""
+        """The counts for `CompletenessCheck`."""
         return {partition: sorted(slices.items()) for partition, slices in self._slices.items()}
 
     def counts(self) -> tuple[PartitionCount, ...]:
@@ -52,23 +52,23 @@ class Decoded:
         )
 
     def add(self, counts: Iterable[PartitionCount]) -> None:
-        """Count what another task counted of a slice."""
+        """Add the counts of a slice that another task decoded."""
         for count in counts:
             self._add(count.slice, (count.topic, count.partition), count.messages, count.size_bytes)
 
 
 class CompletenessCheck:
-    """Lets batches pass while none is missing before them; ``counts`` are those of all that must come."""
+    """Checks that no batch is missing; ``counts`` are the expected counts."""
 
     def __init__(self, counts: SliceCounts) -> None:
         self._left = {partition: list(reversed(slices)) for partition, slices in counts.items()}
-        self._given = dict.fromkeys(counts, 0)
+        self._received = dict.fromkeys(counts, 0)
 
-    def passed(self, stored: Iterable[StoredBatch]) -> Iterator[Batch]:
-        """The batches that are ``stored``, in order.
+    def check(self, stored: Iterable[StoredBatch]) -> Iterator[Batch]:
+        """The ``stored`` batches, in order.
 
-        Raises SparkFailedError at the first batch after a missing one, and at the end where any are missing; OSError
-        where the file of a batch is not complete.
+        Raises SparkFailedError at the first batch after a missing one, and at the end if batches are missing; OSError
+        if the file of a batch is not complete.
         """
         for each in stored:
             batch = each.batch()
@@ -81,17 +81,17 @@ class CompletenessCheck:
     def _take(self, batch: Batch, before: int) -> None:
         partition = (batch.topic, batch.partition)
         slices = self._left.get(partition)
-        if not slices or slices[-1][0] != batch.slice or self._given[partition] != before:
+        if not slices or slices[-1][0] != batch.slice or self._received[partition] != before:
             raise self._missing(partition, slices[-1][0] if slices else batch.slice)
-        self._given[partition] += batch.messages
-        if self._given[partition] == slices[-1][1]:
+        self._received[partition] += batch.messages
+        if self._received[partition] == slices[-1][1]:
             slices.pop()
-            self._given[partition] = 0
+            self._received[partition] = 0
 
     def _missing(self, partition: TopicPartition, slice_number: int) -> SparkFailedError:
-        wanted = dict(self._left.get(partition) or []).get(slice_number, 0)
+        expected = dict(self._left.get(partition) or []).get(slice_number, 0)
         return SparkFailedError(
-            f"slice {slice_number} was decoded into {wanted} messages for partition {partition[1]} of "
-            f"{partition[0]!r}, and {self._given.get(partition, 0)} of them were brought to be published: Spark lost "
-            "decoded batches, or made them again otherwise. Nothing behind them was published; run again."
+            f"expected {expected} decoded messages of slice {slice_number} for partition {partition[1]} of "
+            f"{partition[0]!r}, found {self._received.get(partition, 0)}: Spark lost decoded batches, or decoded them "
+            "again with another result. No message after them was published. Run again."
         )

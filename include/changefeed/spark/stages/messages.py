@@ -1,7 +1,7 @@
-"""What Spark's tasks send to the driver and to one another: finished batches, what a slice held, receipts, failures.
+"""Messages of Spark's tasks to the driver and to each other: finished batches, slice reports, receipts and failures.
 
-In an RDD of Spark these objects travel pickled. Through Spark's shuffle, and from a Connect server, they are rows of
-Arrow tables: the payload of a batch as it is, all else as JSON, as a driver unpickles nothing that a server sent.
+In RDDs these objects are pickled. In Spark's shuffle, and from a Connect server, they are rows of Arrow tables: the
+payload of a batch as bytes, everything else as JSON, because a driver must not unpickle data from a server.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _KINDS: dict[str, type[TaskMessage]] = {}
 
 
 class TaskMessage:
-    """Base of what a task returns to the driver; a subclass is a frozen dataclass of values that JSON has."""
+    """Base of messages from a task to the driver; a subclass is a frozen dataclass of JSON values."""
 
     def __init_subclass__(cls) -> None:
         _KINDS[cls.__name__] = cls
 
     @classmethod
     def from_json(cls, values: Any, /) -> Self:
-        """The message that orjson made ``values`` of."""
+        """The message with the JSON ``values``."""
         return cls(**values)
 
 
 @dataclass(frozen=True)
 class Failure(TaskMessage):
-    """An error of ours: exceptions cross from a Spark worker as text, and their class would be lost."""
+    """A ChangefeedError of a task. Spark itself would pass an exception as text, without its class."""
 
     name: str
     message: str
@@ -51,14 +51,14 @@ class Failure(TaskMessage):
 
     @property
     def error(self) -> ChangefeedError:
-        """The error, of the class that it had, where this version knows it."""
-        known = {each.__name__: each for each in _tree(ChangefeedError)}
+        """The error, with its original class if this version has it, else ChangefeedError."""
+        known = {each.__name__: each for each in _with_subclasses(ChangefeedError)}
         return known.get(self.name, ChangefeedError)(self.message)
 
 
 @dataclass(frozen=True)
 class PartitionCount:
-    """Messages that slice number ``slice`` was decoded into for a topic-partition, and the bytes of their batches."""
+    """The number of messages of slice ``slice`` for a topic-partition, and the bytes of their batches."""
 
     slice: int
     topic: str
@@ -69,7 +69,7 @@ class PartitionCount:
 
 @dataclass(frozen=True)
 class DecodedSlice(TaskMessage):
-    """The report of a slice that was decoded to its end, and all that it was decoded into."""
+    """The report of a completely decoded slice, and its counts."""
 
     report: SliceReport
     counts: tuple[PartitionCount, ...]
@@ -85,13 +85,13 @@ class DecodedSlice(TaskMessage):
 
 
 def counts_from_json(values: Iterable[Any]) -> tuple[PartitionCount, ...]:
-    """The counts of a slice or chunk, of what JSON made of them."""
+    """The counts of a slice or chunk from JSON values."""
     return tuple(PartitionCount(**count) for count in values)
 
 
 @dataclass(frozen=True)
-class Published(TaskMessage):
-    """What a task did for one topic-partition of its window."""
+class PublishedPartition(TaskMessage):
+    """The receipt of a task for one topic-partition."""
 
     receipt: TopicPartitionReceipt
 
@@ -102,9 +102,9 @@ class Published(TaskMessage):
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A finished batch between decoding and publishing: where it belongs, and its payload, or where in a file that is.
+    """A finished batch between decoding and publishing; ``payload`` is its bytes, or the part of a file that has them.
 
-    ``before`` is how many messages of its slice and topic-partition come before it.
+    ``before`` is the number of messages of its slice and topic-partition in earlier batches.
     """
 
     topic: str
@@ -117,42 +117,42 @@ class StoredBatch:
 
     @classmethod
     def of(cls, batch: Batch, before: int, file: PayloadFile | None = None) -> StoredBatch:
-        """``batch``, its payload written to ``file`` where there is one."""
+        """``batch``, with its payload written to ``file`` if that is not None."""
         payload = batch.payload()
         where = (batch.topic, batch.partition, batch.origin, batch.slice, batch.number)
         return cls(*where, before, payload if file is None else file.write(payload))
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it is published to."""
+        """The topic-partition to which it is published."""
         return self.topic, self.partition
 
     @property
     def order(self) -> tuple[str, int, int, int]:
-        """A window's batches are published in the order of topic, partition, slice and number."""
+        """The sort key by which batches of a window are published: topic, partition, slice and number."""
         return self.topic, self.partition, self.slice, self.number
 
     def read(self) -> bytes:
-        """The payload. Raises OSError where its file is gone, ends early or is damaged."""
+        """The payload. Raises OSError if its file is missing, too short or damaged."""
         return self.payload.read() if isinstance(self.payload, FilePart) else self.payload
 
     def batch(self) -> Batch:
-        """The batch. Raises as `read`."""
+        """The batch. Raises what `read` raises."""
         return Batch.of(self.topic, self.partition, self.origin, self.slice, self.number, self.read())
 
 
 MESSAGE_SCHEMA = "kind string, text string"
-"""One row a message: the name of its class, and its fields as JSON."""
+"""A row for each message: the name of its class, and its fields as JSON."""
 
 STORED_SCHEMA = (
     "kind string, topic string, partition int, origin string, slice long, number long, before long, payload binary, "
     "text string"
 )
-"""One row a batch, of kind IS_BATCH and without a text, or a message, with its kind and text alone."""
+"""A row for each batch, with kind IS_BATCH and no text, or for each message, with only kind and text."""
 
 IS_BATCH = StoredBatch.__name__
 BATCH_COLUMNS = tuple(StoredBatch.__dataclass_fields__)
-"""Those of a batch in a table of STORED_SCHEMA."""
+"""The columns of a batch in STORED_SCHEMA."""
 
 _MESSAGES = pa.schema([("kind", pa.string()), ("text", pa.string())])
 _STORED = pa.schema(
@@ -180,12 +180,13 @@ def message_batches(messages: Iterable[TaskMessage]) -> Iterator[pa.RecordBatch]
 
 
 def messages_of(rows: Iterable[Any]) -> list[TaskMessage]:
-    """The messages of rows that Spark collected, each with a kind and a text."""
+    """The messages of collected rows of MESSAGE_SCHEMA."""
     return [_KINDS[row.kind].from_json(orjson.loads(row.text)) for row in rows]
 
 
 def stored_batches(items: Iterable[StoredBatch | TaskMessage]) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of STORED_SCHEMA with a few ``items`` each: one of its own costs Spark as much as a megabyte."""
+    """Arrow batches of STORED_SCHEMA with a few ``items`` each, because an Arrow batch costs Spark as much as a
+    megabyte."""
     together: list[StoredBatch | TaskMessage] = []
     size_bytes = 0
     for item in items:
@@ -199,7 +200,7 @@ def stored_batches(items: Iterable[StoredBatch | TaskMessage]) -> Iterator[pa.Re
 
 
 def batches_of(batches: Iterable[pa.RecordBatch]) -> Iterator[StoredBatch]:
-    """The stored batches of Arrow batches that have BATCH_COLUMNS."""
+    """The stored batches in Arrow batches with BATCH_COLUMNS."""
     for rows in batches:
         for row in rows.select(list(BATCH_COLUMNS)).to_pylist():
             yield StoredBatch(**row)
@@ -221,7 +222,7 @@ def _kind_and_text(message: TaskMessage) -> tuple[str, str]:
     return type(message).__name__, orjson.dumps(message).decode()
 
 
-def _tree(cls: type[ChangefeedError]) -> Iterator[type[ChangefeedError]]:
+def _with_subclasses(cls: type[ChangefeedError]) -> Iterator[type[ChangefeedError]]:
     yield cls
     for child in cls.__subclasses__():
-        yield from _tree(child)
+        yield from _with_subclasses(child)

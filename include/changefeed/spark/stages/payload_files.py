@@ -1,7 +1,7 @@
-"""Payloads of finished batches in files, where all tasks share the driver's machine: Spark moves where they are.
+"""Files with the payloads of finished batches, if all tasks run on the driver's machine.
 
-Through Spark a payload costs its JVM as much CPU as decoding costs a worker: it is copied from Arrow into rows, kept,
-shuffled, sorted and copied back.
+Through Spark, a payload would cost the JVM as much CPU as its decoding costs a worker: it is copied from Arrow into
+rows, stored, shuffled, sorted and copied back.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from zlib import crc32
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Where a payload is."""
+    """The part of a file that has a payload."""
 
     path: str
     start: int
     size_bytes: int
     checksum: int
-    """Its CRC-32."""
+    """The payload's CRC-32."""
 
     def read(self) -> bytes:
-        """What is there. Raises OSError where the file is gone, ends early, or has other bytes than were written."""
+        """The payload. Raises OSError if the file is missing, too short, or has other bytes than were written."""
         with Path(self.path).open("rb", buffering=0) as file:
             file.seek(self.start)
             payload = file.read(self.size_bytes)
@@ -59,7 +59,7 @@ class PayloadFile:
         self._file.close()
 
     def write(self, payload: bytes) -> FilePart:
-        """Write ``payload``; return where it is. Raises OSError where there is no room for it."""
+        """Write ``payload``, and return its part of the file. Raises OSError if the disk is full."""
         view = memoryview(payload)
         while len(view):
             view = view[self._file.write(view) :]
@@ -68,7 +68,7 @@ class PayloadFile:
 
 
 def payload_file(folder: str | None) -> AbstractContextManager[PayloadFile | None]:
-    """A `PayloadFile`; None where there is no folder, and payloads go through Spark."""
+    """A new `PayloadFile` in ``folder``; None without a folder, so that payloads go through Spark."""
     return nullcontext() if folder is None else PayloadFile(folder)
 
 
@@ -76,7 +76,7 @@ def payload_file(folder: str | None) -> AbstractContextManager[PayloadFile | Non
 def own_folder() -> Iterator[str]:
     """A folder for the payloads of one task, removed at the end of the block.
 
-    It is in the folder of Spark's executor, where there is one, which Spark removes even if the task is killed.
+    It is in the folder of Spark's executor, if there is one; Spark removes that even if the task is killed.
     """
     folders = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
     where = folders.partition(",")[0] or None

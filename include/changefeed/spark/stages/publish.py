@@ -1,4 +1,4 @@
-"""The publish stage: stored batches -> Kafka, on any worker; and both stages of a window of one slice."""
+"""The publish stage: stored batches -> Kafka, on a worker; and both stages of a window with one slice."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import Slice
 from changefeed.spark.stages.decode import decode_slices
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.expected import Decoded
-from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
+from changefeed.spark.stages.expected import DecodedCounts
+from changefeed.spark.stages.messages import DecodedSlice, Failure, PublishedPartition, StoredBatch, TaskMessage
 from changefeed.spark.stages.payload_files import own_folder
 from changefeed.spark.stages.publish_task import PublishTask, WindowPublishTask
 
 
 def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
-    """The publish stage in the Spark task of that ``number``: what is in Kafka by then, or a failure.
+    """The publish stage in Spark task ``number``: yield a receipt for each topic-partition, or a failure.
 
-    Raises FencedError where a copy of this task took over: a message would be the task's result, and Spark would end
-    the copy; as it is, the copy's counts.
+    Raises FencedError if a speculative copy of this task took over. A yielded failure would be the task's result, and
+    Spark would end the copy; after an exception the copy's result counts.
     """
     try:
         task.check_version()
@@ -37,10 +37,10 @@ def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch
 
 
 def compare_batches(task: WindowPublishTask, number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
-    """The stage before it, where something was given before; it publishes nothing.
+    """The compare stage, which runs before the publish stage of a retry; it publishes nothing.
 
-    Yields what the publish stage would leave out in the Spark task of that ``number``, or a failure where what was
-    given is not what is ``stored`` now.
+    Yields the messages that the publish stage would leave out in Spark task ``number``, or a failure if the published
+    messages differ from the ``stored`` ones.
     """
     try:
         task.check_version()
@@ -51,16 +51,17 @@ def compare_batches(task: WindowPublishTask, number: int, stored: Iterable[Store
         yield from messages
 
 
-def check_before_publishing(task: WindowPublishTask, found: Iterable[TaskMessage]) -> None:
-    """Compare what `compare_batches` yielded in all tasks with what was given before a failover.
+def check_before_publishing(task: WindowPublishTask, messages: Iterable[TaskMessage]) -> None:
+    """Check the messages that `compare_batches` yielded in all tasks; call it before the publish stage.
 
-    Raises AccountingError where it is not the same, and the first failure that is among it.
+    Raises AccountingError if they are not the messages that were published before a failover, and the error of the
+    first failure.
     """
     receipts: list[TopicPartitionReceipt] = []
-    for message in found:
+    for message in messages:
         if isinstance(message, Failure):
             raise message.error
-        if isinstance(message, Published):
+        if isinstance(message, PublishedPartition):
             receipts.append(message.receipt)
     task.check_left_out(receipts)
 
@@ -68,12 +69,13 @@ def check_before_publishing(task: WindowPublishTask, found: Iterable[TaskMessage
 def decode_and_publish(
     decode: DecodeTask, publish: WindowPublishTask, slices: Sequence[Slice]
 ) -> Iterator[TaskMessage]:
-    """Both stages of a window of one slice in one task, which keeps the batches in a file of its own.
+    """Decode and publish a window with one slice in one task, which stores the batches in its own file.
 
-    All is decoded before anything is published, as with many slices: what a transaction became is known at its end.
+    As with many slices, everything is decoded before anything is published, because the outcome of a transaction is
+    known only at its end.
     """
     stored: list[StoredBatch] = []
-    decoded, reports, is_complete = Decoded(), list[SliceReport](), True
+    decoded, reports, is_complete = DecodedCounts(), list[SliceReport](), True
     with nullcontext(decode.folder) if decode.folder is not None else own_folder() as folder:
         for item in decode_slices(replace(decode, folder=folder), slices, lambda _messages: None):
             match item:
@@ -88,9 +90,9 @@ def decode_and_publish(
             yield item
         if not is_complete:
             return
-        fault_point.reached("after_decode")
+        fault_point.reach("after_decode")
         try:
-            publish = publish.settled(slices, reports, decoded, dict.fromkeys(decoded.messages, 0))
+            publish = publish.with_decoded(slices, reports, decoded, dict.fromkeys(decoded.messages, 0))
             stored.sort(key=lambda batch: batch.order)
             if publish.must_compare:
                 check_before_publishing(publish, compare_batches(publish, 0, stored))

@@ -1,4 +1,4 @@
-"""The two readers of a slice, put together: the dump stream of its own connection, and what decodes it."""
+"""The two `SliceReader` implementations: each opens the dump of a slice and decodes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from changefeed.source.mysql.catalog import catalog_lookup
 from changefeed.source.mysql.reference import ReferenceReader
 from changefeed.source.mysql.session import server_of
 from changefeed.spark.stages.decode_task import DecodeTask, SourceTask
-from changefeed.spark.stages.dump import dump_of
+from changefeed.spark.stages.dump import open_dump
 from changefeed.spark.stages.earlier_slices import EarlierSlices
 from changefeed.spark.stages.statement_changes import StatementChanges
 from changefeed.spark.stages.statement_follower import StatementFollower
@@ -27,10 +27,9 @@ from changefeed.transforms.finisher import TransformFinisher
 
 
 class KernelReader:
-    """A `SliceReader` on row programs and the kernel; programs made for one slice serve the next, also in the task
-    after it.
+    """A `SliceReader` with row programs and the kernel, which reuses row programs for later slices and tasks.
 
-    Records of statements stand between the rows before and after them.
+    It yields the records of a statement between the rows before and after the statement.
     """
 
     def __init__(self, task: DecodeTask) -> None:
@@ -38,24 +37,29 @@ class KernelReader:
         self._changes = StatementChanges(task)
         self._own: KernelDecoder | None = None
 
-    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
-        """The slice's blocks, then its report."""
-        decoder = self._own or _kept.pop(self._task.attempt, None) or self._new_decoder()
-        follower = StatementFollower(self._task, piece, self._changes)
+    def read(self, slice: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """The blocks of the slice, then its report."""
+        decoder = self._own or _idle_decoders.pop(self._task.attempt, None) or self._new_decoder()
+        follower = StatementFollower(self._task, slice, self._changes)
         decoder.programs.schema_lookup = follower.lookup
+        decoder.programs.is_frozen = self._task.pipeline.freeze_schema
         decoder.programs.with_other_names = follower.with_other_names
         decoder.on_statement = follower.take
-        decoder.prepared_rows = PreparedRows(EarlierSlices(self._task, piece, follower.lookup, self._finisher))
+        decoder.prepared_rows = PreparedRows(EarlierSlices(self._task, slice, follower.lookup, self._finisher))
         number = 0
-        for item in decoder.decode(dump_of(self._task, piece), piece):
-            for block in (*follower.taken(), *([item] if isinstance(item, MessageBlock) else [])):
+        for item in decoder.decode(open_dump(self._task, slice), slice):
+            for block in (*follower.take_blocks(), *([item] if isinstance(item, MessageBlock) else [])):
                 yield replace(block, number=number)
                 number += 1
             if isinstance(item, SliceReport):
-                yield item if self._finisher is None else replace(item, transformed_away=self._finisher.taken_counts())
+                yield (
+                    item
+                    if self._finisher is None
+                    else replace(item, transformed_away=self._finisher.take_drop_counts())
+                )
         if self._task.attempt and self._finisher is None and decoder.programs.are_lasting:
-            _kept.clear()
-            _kept[self._task.attempt] = decoder
+            _idle_decoders.clear()
+            _idle_decoders[self._task.attempt] = decoder
         else:
             self._own = decoder
 
@@ -67,25 +71,25 @@ class KernelReader:
             task.format(),
             task.server_uuid,
             columns=task.column_rules,
-            block_bytes=task.pipeline.kafka.publishing.batch_bytes,
+            block_bytes=task.pipeline.kafka.publish_settings.batch_bytes,
             finisher=self._finisher,
             transactions=_transactions_of(task),
         )
 
 
-_kept: dict[str, KernelDecoder] = {}
-"""The decoder of the attempt that this process worked for last, while no slice is read with it. To make the programs of
-its tables anew for each task took a worker as long as to write what it decoded."""
+_idle_decoders: dict[str, KernelDecoder] = {}
+"""The decoder of the last attempt of this process, while no slice is read with it. It is kept because a worker needs as
+long to compile the programs of the tables as to write the decoded messages."""
 
 
 def _transactions_of(task: DecodeTask) -> Route | None:
-    """Where the records of transactions go."""
+    """The route of transaction records; None if the pipeline publishes none."""
     topic = task.connections.routes.transaction_topic
     return None if topic is None else Route(topic, task.topics.of(topic).partitions)
 
 
 def finisher_of(task: SourceTask) -> TransformFinisher | None:
-    """What makes messages of the rows that the pipeline's functions are for; None for a pipeline without any."""
+    """The transformer of rows for the pipeline's functions and outbox; None if it has neither."""
     if not task.pipeline.transforms and task.pipeline.outbox is None:
         return None
 
@@ -96,7 +100,7 @@ def finisher_of(task: SourceTask) -> TransformFinisher | None:
         task.connections.transform_calls,
         task.format(),
         task.column_rules,
-        lambda topic: task.topics.made(topic, settings).partitions,
+        lambda topic: task.topics.ensure(topic, settings).partitions,
         suffix=topics.suffix,
         dead_letters=task.pipeline.dead_letter_topic,
         outbox=task.pipeline.outbox,
@@ -111,12 +115,12 @@ class LibraryReader:
         self._task = task
         self._schemas = catalog_lookup(task.session)
 
-    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
-        """The slice's blocks, then its report; raises SourceError for a change in statement format."""
+    def read(self, slice: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """The blocks of the slice, then its report; raises SourceError for a change in statement format."""
         with self._task.session() as session:
             version, server = session.version_number, server_of(session)
         reader = ReferenceReader(
-            dump_of(self._task, piece),
+            open_dump(self._task, slice),
             is_mariadb=server.is_mariadb,
             version=version,
             server_uuid=self._task.server_uuid,
@@ -125,14 +129,14 @@ class LibraryReader:
             format=self._task.format(),
         )
         changes = StatementChanges(self._task)
-        for item in reader.read(piece):
+        for item in reader.read(slice):
             for statement in item.statements if isinstance(item, SliceReport) else ():
                 read = read_logged(statement, server, {})
-                if read.changes_rows and changes.touched(statement, read, Schemas())[1]:
-                    raise changes.refusal(statement, "`reader: reference` makes no records of statements")
+                if read.changes_rows and changes.find_touched(statement, read, Schemas())[1]:
+                    raise changes.refusal(statement, "`reader: reference` does not publish statements")
             yield item
 
 
 def reader_of(task: DecodeTask) -> SliceReader:
-    """The reader that the pipeline names."""
+    """The reader of the pipeline's setting `reader`."""
     return KernelReader(task) if task.pipeline.reader == "kernel" else LibraryReader(task)

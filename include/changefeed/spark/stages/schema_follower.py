@@ -1,4 +1,4 @@
-"""The schemas along a slice: those at its start, moved by each of its statements as the history has them."""
+"""The schemas along a slice: those at its start, changed by each statement as recorded in the schema history."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from changefeed.model.window import Slice
 
 
 class SchemaFollower:
-    """Follows the statements of one slice through ``history``; without one it begins with no tables."""
+    """Applies the statements of one slice to the schemas of ``history``; without a history there are no tables at
+    first."""
 
-    def __init__(self, history: SchemaHistory | None, piece: Slice) -> None:
+    def __init__(self, history: SchemaHistory | None, slice: Slice) -> None:
         self._history = history
-        self._at = BinlogCoordinates(piece.file, piece.start - 1)
-        """Statements up to here are in the schemas."""
-        self.schemas = history.at(BinlogCoordinates(piece.file, piece.start)) if history else Schemas()
+        self._at = BinlogCoordinates(slice.file, slice.start - 1)
+        """The schemas include the statements up to here."""
+        self.schemas = history.at(BinlogCoordinates(slice.file, slice.start)) if history else Schemas()
 
     def lookup(self, database: str, table: str) -> TableSchema | None:
-        """A `SchemaLookup` for rows behind the last statement; raises SchemaError where a table is not known."""
+        """A `SchemaLookup` for rows after the last statement; raises SchemaError for an unknown table."""
         return self.schemas.lookup(database, table)
 
     def read(self, statement: Statement) -> DdlStatement:
-        """A statement as the server of the history ran it."""
+        """The parsed statement, by the rules of the history's server."""
         collations = self._history.collations if self._history else {}
         return read_logged(statement, self.schemas.server, collations, self.schemas.tables)
 
     def take(self, statement: Statement, read: DdlStatement | None = None) -> Schemas:
-        """Move the schemas by a statement, and return those before it.
+        """Apply a statement, and return the schemas before it.
 
-        They become what the history has behind the statement, which may be more than the statement says.
+        The new schemas are the history's schemas after the statement, which may differ by more than the statement
+        changes.
         """
         at, last = BinlogCoordinates(statement.file, statement.position), self._at
         before, self._at = self.schemas, at
@@ -41,9 +43,11 @@ class SchemaFollower:
         if timeline and entries:
             self.schemas = timeline.after(before, entries)
         if not entries or entries[-1].coordinates != at:
-            self.schemas = self.schemas.apply(read or self.read(statement))
+            after = self.schemas.apply(read or self.read(statement))
+            is_frozen = self._history is not None and self._history.is_frozen and after is not before
+            self.schemas = after.with_tables_of(before) if is_frozen else after
         return before
 
     def follow(self, statement: Statement) -> None:
-        """`take`, for whoever does not ask what was before."""
+        """Apply a statement."""
         self.take(statement)

@@ -1,7 +1,8 @@
-"""What the scout read of a binlog file, kept for the tasks that decode it: so that the server sends it once.
+"""Store the bytes of a binlog file that the scout reads, for the tasks that decode it. So the server sends them only
+once.
 
-Only where tasks run on the driver's machine. The file lies in `local_folder` until the window is published, and is as
-long as the binlog file: a page cache's work more than a disk's.
+This works only if tasks run on the driver's machine. The file is in `local_folder` until the window is published. It is
+as long as the binlog file, and mostly stays in the page cache.
 """
 
 from __future__ import annotations
@@ -21,45 +22,46 @@ from changefeed.model.window import Slice
 _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 1 << 30
-"""Of one file: what is behind them is read twice, and leaves the disk to Spark's own blocks."""
+"""The maximum stored size of one file, so that Spark's blocks have room on the disk. Later bytes are read from the
+server twice."""
 
 
 @dataclass(frozen=True)
 class ScoutedBytes:
-    """The kept bytes of binlog files, in a folder that only this user may enter."""
+    """The stored bytes of binlog files, in a folder that only this user can enter."""
 
     folder: str
 
-    def passing(self, chunks: Iterable[bytes], piece: Slice) -> Iterator[bytes]:
-        """Yield ``chunks``, the dump of ``piece``, each when it is kept.
+    def store(self, chunks: Iterable[bytes], slice: Slice) -> Iterator[bytes]:
+        """Store ``chunks``, the dump of ``slice``, and yield each chunk after it is stored.
 
-        Where there is no room for one, or a gigabyte is kept, it and the rest are not: their slices are read from the
-        server.
+        If the disk is full, or a gigabyte is stored, the remaining chunks are only yielded; their slices are read from
+        the server again.
         """
-        with closing(_Writer(self._path(piece.file), piece.start)) as writer:
+        with closing(_Writer(self._path(slice.file), slice.start)) as writer:
             for chunk in chunks:
                 writer.write(chunk)
                 yield chunk
 
-    def of(self, piece: Slice) -> Iterator[bytes] | None:
-        """What a dump of ``piece`` would give; None where not all of it was kept."""
+    def of(self, slice: Slice) -> Iterator[bytes] | None:
+        """The stored dump of ``slice``; None if it is not stored completely."""
         with suppress(OSError):
-            if self._path(piece.file).stat().st_size >= piece.end:
-                return self._chunks(piece)
+            if self._path(slice.file).stat().st_size >= slice.end:
+                return self._chunks(slice)
         return None
 
-    def _chunks(self, piece: Slice) -> Iterator[bytes]:
-        with self._path(piece.file).open("rb", buffering=0) as stream:
-            check_magic(stream, piece.file)
-            yield from dumped_chunks(stream, piece.file, piece.start, piece.end)
+    def _chunks(self, slice: Slice) -> Iterator[bytes]:
+        with self._path(slice.file).open("rb", buffering=0) as stream:
+            check_magic(stream, slice.file)
+            yield from dumped_chunks(stream, slice.file, slice.start, slice.end)
 
     def _path(self, file: str) -> Path:
-        """By the file's number, which no other file of a window has: its name is the server's word."""
+        """The path for the number of binlog file ``file``; the file's name comes from the server and is not trusted."""
         return Path(self.folder, f"binlog.{file_number(file)}")
 
 
 class _Writer:
-    """Writes a binlog file in which all that is kept stands where it stands at its server."""
+    """Writes a binlog file with the stored events at their original positions."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path, self._start = path, start
@@ -69,21 +71,22 @@ class _Writer:
         self._left_bytes = _MOST_BYTES
 
     def write(self, chunk: bytes) -> None:
-        """Write the next bytes of the dump, unless some before them were not, or there are too many."""
+        """Write the next bytes of the dump, unless earlier ones could not be written, or the maximum is reached."""
         self._left_bytes -= len(chunk)
         if self._is_full or self._left_bytes < 0:
             return
         try:
             if self._stream is None:
-                self._stream = self._begun(chunk)
+                self._stream = self._create_file(chunk)
             else:
                 _write(self._stream, chunk)
         except OSError as error:
-            _log.info("the rest of binlog %s is read twice, as it cannot be kept: %s", self._path.name, error)
+            _log.info("the rest of binlog %s is read twice, because it cannot be stored: %s", self._path.name, error)
             self._is_full = True
 
-    def _begun(self, chunk: bytes) -> FileIO | None:
-        """The file, when its FORMAT_DESCRIPTION is there, which comes first wherever the dump starts."""
+    def _create_file(self, chunk: bytes) -> FileIO | None:
+        """The new file, once the FORMAT_DESCRIPTION is complete, which is the first event of every dump; None
+        before."""
         self._beginning += chunk
         if len(self._beginning) < FIRST_POSITION + HEADER_SIZE:
             return None

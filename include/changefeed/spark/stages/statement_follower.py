@@ -1,4 +1,4 @@
-"""The statements of a slice, while it is decoded: they move the schemas forward, and they become records."""
+"""Apply the statements of a slice to the schemas while it is decoded, and make records of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from changefeed.errors import SchemaError
 from changefeed.formats.by_table import of_table
 from changefeed.formats.format import Format, statements_to_named
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.model.identifier import quoted
+from changefeed.model.identifier import quote_name
 from changefeed.model.statement import Statement, session_of
-from changefeed.model.table_pattern import names_database
 from changefeed.model.table_schema import TableSchema
 from changefeed.model.topic_name import schema_changes_topic
 from changefeed.model.window import Slice
@@ -32,39 +31,39 @@ from changefeed.spark.stages.statement_changes import StatementChanges
 
 
 class UnscoutedError(SchemaError):
-    """Rows without column names in a window that was taken for one with FULL metadata: what its tables are must be
-    learned, and its DDL scouted."""
+    """The binlog has rows without column names, although the server's metadata is FULL now: the tables must be learned,
+    and the window's DDL scouted."""
 
 
 class RenamedColumnError(UnscoutedError):
-    """A setting names a column that a table does not have; which one it is in other definitions of the table must be
-    looked for in all statements of the window."""
+    """A setting names a column that the table does not have; the DDL of the window must be searched for its other
+    names."""
 
 
 class StatementFollower:
-    """Follows the statements of one slice: the decoder asks it for schemas, and gives it each statement.
+    """Follows the statements of one slice. The decoder looks up schemas in it, and passes it each statement.
 
-    `taken` returns the blocks of the records of statements; they go behind the blocks of all earlier rows.
+    `take_blocks` returns the blocks of the statements' records; they come after the blocks of all earlier rows.
     """
 
-    def __init__(self, task: DecodeTask, piece: Slice, changes: StatementChanges) -> None:
-        self._task, self._piece, self._format, self._changes = task, piece, task.format(), changes
+    def __init__(self, task: DecodeTask, slice: Slice, changes: StatementChanges) -> None:
+        self._task, self._slice, self._format, self._changes = task, slice, task.format(), changes
         self._history = task.history
-        self._follower = SchemaFollower(task.history, piece)
+        self._follower = SchemaFollower(task.history, slice)
         self._blocks: list[MessageBlock] = []
         self._statements: list[Statement] = []
-        self._at = BinlogCoordinates(piece.file, piece.start)
-        """Behind the last statement."""
+        self._at = BinlogCoordinates(slice.file, slice.start)
+        """The position after the last statement."""
         self._at_position: Counter[int] = Counter()
 
-    # --- what the decoder asks
+    # --- called by the decoder
 
     def lookup(self, database: str, table: str) -> TableSchema | None:
-        """A `SchemaLookup` for rows without column names; raises SchemaError where they are not known."""
+        """A `SchemaLookup` for rows without column names; raises SchemaError for an unknown table."""
         if not self._task.statements_scouted or (self._history is not None and not self._history.tables_known):
             raise UnscoutedError(f"rows of {database}.{table} have no column names")
         schema = self._follower.lookup(database, table)
-        if schema is None:
+        if schema is None and not self._task.pipeline.freeze_schema:
             with self._task.session() as session:
                 if denied := unreadable(session, [(database, table)]):
                     raise SchemaError(
@@ -80,9 +79,9 @@ class StatementFollower:
         return schema
 
     def with_other_names(self, table: TableSchema) -> TableSchema:
-        """``table``, as rows have it here, with the names that its columns have in other definitions.
+        """``table``, the schema of rows at the current position, with its columns' names before and after renames.
 
-        Raises RenamedColumnError where a setting names a column that is in none of those that are known so far.
+        Raises RenamedColumnError if a setting names a column that no known name matches.
         """
         history, route = self._history, self._task.route(table.database, table.table)
         if history is None or route is None:
@@ -94,17 +93,17 @@ class StatementFollower:
             known = _columns(history.timeline.at(self._at), name)
             if known is not None and _names(known) == _names(table)[: len(known.columns)]:
                 table = replace(table, other_names=other_names(history.timeline, self._at, name))
-        lacking = {name.lower() for name in route.lacking_in(table)} - {name for name, _ in table.other_names}
-        if lacking and not self._task.statements_ahead and self._task.archive is None:
+        missing = {name.lower() for name in route.missing_columns(table)} - {name for name, _ in table.other_names}
+        if missing and not self._task.statements_ahead and self._task.archive is None:
             raise RenamedColumnError(
-                f"{table.database}.{table.table} has no column {min(lacking)!r}: its other definitions are looked at"
+                f"{table.database}.{table.table} has no column {min(missing)!r}: searching the DDL for renames"
             )
         return table
 
     def take(self, statement: Statement) -> None:
         """Apply ``statement`` to the schemas, and make its records.
 
-        Raises SourceError for a change in statement format, where the pipeline's `statements` is `fail`.
+        Raises SourceError for a change in statement format with `statements: fail`.
         """
         read = self._follower.read(statement)
         before = self._follower.take(statement, read)
@@ -113,72 +112,77 @@ class StatementFollower:
         self._at = BinlogCoordinates(statement.file, statement.position + 1)
         match read.kind:
             case Kind.TRUNCATE:
-                self._definition(statement, read, before)
+                self._add_ddl(statement, read, before)
                 skipped = "t" in self._task.pipeline.skip
-                for name in () if skipped else self._captured(read.tables):
-                    self._truncated(self._shown(statement, read), name)
-            case Kind.DEFINITION:
-                self._definition(statement, read, before)
+                for name in () if skipped else self._captured_tables(read.tables):
+                    self._add_truncate(self._redact(statement, read), name)
+            case Kind.DDL:
+                self._add_ddl(statement, read, before)
         if read.changes_rows:
-            self._rows(statement, read, before)
+            self._add_row_statement(statement, read, before)
 
-    def _shown(self, statement: Statement, read: DdlStatement) -> Statement:
-        """``statement`` as records may have it: where the pipeline hides columns, without its text, which has values
-        that they hide (defaults, comments, labels, conditions); that of a TRUNCATE is written anew."""
+    def _redact(self, statement: Statement, read: DdlStatement) -> Statement:
+        """``statement`` with a text that records may show.
+
+        If the pipeline hides columns, the text is replaced, because it may have hidden values (defaults, comments,
+        labels, conditions). A TRUNCATE gets a new text.
+        """
         if not self._task.pipeline.hides_columns:
             return statement
         if read.kind is Kind.TRUNCATE and len(read.tables) == 1:
             (name,) = read.tables
-            sql = f"TRUNCATE TABLE {quoted(name.database)}.{quoted(name.table)}"
+            sql = f"TRUNCATE TABLE {quote_name(name.database)}.{quote_name(name.table)}"
         else:
             sql = f"/* {_verb(statement.sql)}: its text is not shown, as the pipeline hides columns */"
         return replace(statement, sql=sql, inputs="", doubt=statement.doubt and "its text is not shown")
 
-    def taken(self) -> Iterator[MessageBlock]:
-        """The blocks made since the last call, in binlog order."""
+    def take_blocks(self) -> Iterator[MessageBlock]:
+        """The blocks since the last call, in binlog order."""
         blocks, self._blocks = self._blocks, []
         yield from blocks
 
     # --- records
 
-    def _rows(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
-        statement, touched = self._changes.touched(statement, read, before)
+    def _add_row_statement(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
+        statement, touched = self._changes.find_touched(statement, read, before)
         if not touched:
             return
         if not statement.doubt and statements_to_named(self._format):
-            from changefeed.ddl.named_tables import named_tables  # with sqlglot, which few windows need
+            from changefeed.ddl.named_tables import named_tables  # imports sqlglot, which few windows need
 
-            named = self._captured(named_tables(statement.sql, statement.database))
+            named = self._captured_tables(named_tables(statement.sql, statement.database))
             touched = list(dict.fromkeys((*touched, *named)))
         tables = [(name.database, name.table) for name in read.tables]
-        hide_sql, shown = self._task.pipeline.hides_columns, self._shown(statement, read)
+        hide_sql, shown = self._task.pipeline.hides_columns, self._redact(statement, read)
         self._to_tables(statement, touched, lambda format: format.statement(shown, tables, hide_sql=hide_sql))
 
-    def _truncated(self, statement: Statement, name: TableName) -> None:
-        table = self._seen(name)
+    def _add_truncate(self, statement: Statement, name: TableName) -> None:
+        table = self._table_for_format(name)
         self._to_tables(statement, [name], lambda format: format.truncate(statement, table))
 
-    def _definition(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
+    def _add_ddl(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
         where = self._task.pipeline.publish_ddl
-        touched = self._captured(read.tables)
+        touched = self._captured_tables(read.tables)
         if where == "off" or not (touched or (not read.tables and self._captures_database(read))):
             return
-        changes = [(name.database, name.table, self._described(name)) for name in touched]
+        changes = [(name.database, name.table, self._describe(name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
-        shown = self._shown(statement, read)
+        shown = self._redact(statement, read)
         pipeline, value = self._task.pipeline, self._format.schema_change(shown, kind, changes)
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
-        self._add(statement, topic, [0], value, self._format, self._for_followers(shown))
+        self._add(statement, topic, [0], value, self._format, self._follower_headers(shown))
         if where == "inline":
-            gone = {name for name in touched if name not in self._follower.schemas.tables and name not in before.tables}
-            there = [name for name in touched if name not in gone]
-            self._to_tables(statement, there, lambda format: format.schema_change(shown, kind, changes))
+            dropped = {
+                name for name in touched if name not in self._follower.schemas.tables and name not in before.tables
+            }
+            existing = [name for name in touched if name not in dropped]
+            self._to_tables(statement, existing, lambda format: format.schema_change(shown, kind, changes))
             name = "" if read.tables else str(getattr(read.change, "name", ""))
             if name and (route := self._task.database_route(name)) is not None:
                 self._add(statement, route.topic, range(route.partitions), value, self._format)
 
-    def _for_followers(self, shown: Statement) -> Sequence[Header]:
-        """The header that has what a follower runs, where the format's records do not say it."""
+    def _follower_headers(self, shown: Statement) -> Sequence[Header]:
+        """The header with the statement for followers, if the format's records do not have it."""
         reader = self._format.reader()
         if reader is None or reader.says_sessions:
             return ()
@@ -187,25 +191,25 @@ class StatementFollower:
             (DEFINITION_HEADER, orjson.dumps({"ddl": shown.sql, "databaseName": shown.database, "session": session})),
         )
 
-    def _described(self, name: TableName) -> TableSchema | None:
-        """The table as records of definitions show it; None where it is gone, or its columns are not known."""
+    def _describe(self, name: TableName) -> TableSchema | None:
+        """The table as DDL records show it; None if it was dropped, or its columns are not known."""
         table = _columns(self._follower.schemas, name)
-        return None if table is None else self._task.pipeline.described(table)
+        return None if table is None else self._task.pipeline.redact_table(table)
 
-    def _seen(self, name: TableName) -> TableSchema:
-        """The table as formats see it, without columns where these are not known."""
+    def _table_for_format(self, name: TableName) -> TableSchema:
+        """The table for formats; without columns if these are not known."""
         table, route = _columns(self._follower.schemas, name), self._task.route(*name)
         if table is None or route is None:
             return TableSchema(name.database, name.table, ())
-        if route.lacking_in(table):
+        if route.missing_columns(table):
             table = self.with_other_names(table)
-        return self._task.column_rules.shown(route.seen(table))
+        return self._task.column_rules.masked_table(route.table_for_formats(table))
 
     def _to_tables(
         self, statement: Statement, names: Iterable[TableName], value_in: Callable[[Format], bytes | None]
     ) -> None:
-        """Add the record to the topics of the tables, once to each that several share, in the format that they have,
-        and there to every partition: rows before and after it may be in each of them."""
+        """Add the record to each topic of the tables, in the topic's format, and there to every partition, because the
+        rows before and after it may be in any of them."""
         topics: dict[str, tuple[int, Format]] = {}
         for name in names:
             route = self._task.route(name.database, name.table)
@@ -240,18 +244,18 @@ class StatementFollower:
                 statement.ts_seconds,
             )
             payload = pack([message])
-            self._blocks.append(MessageBlock(topic, partition, self._piece.file, self._piece.number, 0, payload))
+            self._blocks.append(MessageBlock(topic, partition, self._slice.file, self._slice.number, 0, payload))
 
-    # --- what the pipeline captures
+    # --- captured tables
 
-    def _captured(self, names: Iterable[TableName]) -> list[TableName]:
+    def _captured_tables(self, names: Iterable[TableName]) -> list[TableName]:
         tables = self._task.pipeline.tables
         return [name for name in names if tables.matches(*name) and not self._task.is_own(*name)]
 
     def _captures_database(self, read: DdlStatement) -> bool:
-        """Whether a statement about a database is about one that the pipeline's patterns name."""
+        """Whether the pipeline's patterns name the database of the statement."""
         name = str(getattr(read.change, "name", ""))
-        return bool(name) and any(names_database(pattern, name) for pattern in self._task.pipeline.tables.include)
+        return bool(name) and self._task.pipeline.tables.names_database(name)
 
 
 def _columns(schemas: Schemas, name: TableName) -> TableSchema | None:

@@ -1,1 +1,1 @@
-"""Functions that come with the package: each file is one, of the same shape as users' own."""
+"""Functions of the package, one for each file, in the form of users' functions."""

@@ -1,4 +1,4 @@
-"""Leave columns out, also those that hold what another function has read."""
+"""Leave columns out, also columns that an earlier function has read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from changefeed.transforms.change import Change
 
 
 def transform(change: Change, columns: Sequence[str]) -> Change:
-    """``change`` without ``columns``; columns that it does not have are no mistake."""
+    """``change`` without ``columns``; missing columns are ignored."""
     for row in change.rows:
         for column in columns:
             row.pop(column, None)

@@ -1,4 +1,4 @@
-"""Make columns of what is in a JSON column."""
+"""Replace a JSON column by columns with its members."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from changefeed.transforms.change import Change
 
 
 def transform(change: Change, column: str, separator: str = "_", depth: int = 8) -> Change:
-    """``change`` with the members of the object in ``column`` as columns COLUMN_MEMBER in its stead.
+    """``change`` with ``column`` replaced by columns COLUMN_MEMBER, one for each member of its JSON object.
 
-    Objects inside it are flattened ``depth`` deep, arrays and what is deeper stay as they are. A document that is no
-    object, or NULL, stays in its column. Raises ValueError where a column of such a name is there already.
+    Nested objects are flattened up to ``depth`` levels; arrays and deeper objects are not changed. NULL, or a document
+    that is not an object, stays in its column. Raises ValueError if a column with such a name exists already.
     """
     for row in change.rows:
         value = row.get(column)

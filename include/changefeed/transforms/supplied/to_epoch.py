@@ -18,10 +18,10 @@ def transform(
     columns: Sequence[str],
     unit: Literal["days", "seconds", "milliseconds", "microseconds"] = "milliseconds",
 ) -> Change:
-    """``change`` with DATE, DATETIME and TIMESTAMP ``columns``, which are ISO 8601 text, as whole ``unit`` since 1970.
+    """``change`` with DATE, DATETIME and TIMESTAMP ``columns``, ISO 8601 text, as integers of ``unit`` since 1970.
 
-    DATETIME has no time zone and is taken for UTC. Zero and partial dates become None, as there are no such days.
-    Raises KeyError for another unit, ValueError for text that is no date.
+    DATETIME has no time zone and is read as UTC. Zero and partial dates become None, because such days do not exist.
+    Raises KeyError for another unit, ValueError for text that is not a date.
     """
     size = _UNITS[unit]
     for row in change.rows:

@@ -1,4 +1,4 @@
-"""Which of the events that a server sends stand in the file."""
+"""Which events of a dump are in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server ids have one owner: whatever reads at once, no two readers share an id that the server would drop one for."""
+"""Server ids have one owner: no two readers at the same time share an id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings
 from changefeed.source.mysql.server_ids import NO_SERVER_ID, ServerIds
 from changefeed.spark.stages.decode_task import DecodeTask
-from changefeed.spark.stages.decoding import shared_out
+from changefeed.spark.stages.decoding import divide_slices
 
 counts = st.integers(1, 200)
 sizes = st.lists(st.integers(1, 10**9), min_size=1, max_size=60)
@@ -38,16 +38,16 @@ def test_tasks_of_a_window_have_ids_of_their_own_out_of_the_range(ids: int, slic
 @given(sizes, st.integers(1, 12))
 def test_each_slice_is_read_once_by_as_many_tasks_as_there_are_ids(sizes: list[int], ids: int) -> None:
     slices = slices_of(sizes)
-    tasks = shared_out(slices, ServerIds("shop", range(1, 1 + ids)).tasks(len(slices)))
+    tasks = divide_slices(slices, ServerIds("shop", range(1, 1 + ids)).tasks(len(slices)))
     assert len(tasks) == min(ids, len(slices))
-    assert sorted(piece.number for task in tasks for piece in task) == list(range(len(slices)))
-    loads = [sum(piece.size_bytes for piece in task) for task in tasks]
+    assert sorted(slice.number for task in tasks for slice in task) == list(range(len(slices)))
+    loads = [sum(slice.size_bytes for slice in task) for task in tasks]
     assert max(loads) <= sum(loads) / len(tasks) + max(sizes)
 
 
-def test_without_a_range_each_slice_is_a_task_and_the_largest_come_first() -> None:
+def test_each_slice_is_a_task_without_server_ids() -> None:
     assert ServerIds("shop").tasks(500) == 500
-    assert [task[0].size_bytes for task in shared_out(slices_of([5, 70, 20]), 3)] == [70, 20, 5]
+    assert [task[0].size_bytes for task in divide_slices(slices_of([5, 70, 20]), 3)] == [70, 20, 5]
 
 
 def job(identity: str, server_ids: str | None) -> DecodeTask:
@@ -64,7 +64,7 @@ def job(identity: str, server_ids: str | None) -> DecodeTask:
     )
 
 
-def test_a_backfill_has_none_of_the_windows_ids_however_many_run_at_once() -> None:
+def test_backfills_use_no_server_ids_of_windows() -> None:
     assert [job("shop", "7-8").server_ids.of_task(task) for task in (0, 1)] == [7, 8]
     for backfill in ("shop.backfill.a", "shop.backfill.b"):
         assert job(backfill, "7-8").server_ids.of_task(5) == NO_SERVER_ID
@@ -72,9 +72,7 @@ def test_a_backfill_has_none_of_the_windows_ids_however_many_run_at_once() -> No
 
 
 @pytest.mark.parametrize(("ids", "cores", "too_few"), [(1, 1, False), (16, 16, False), (16, 17, True), (0, 500, False)])
-def test_too_few_ids_for_the_cores_are_refused_with_the_numbers_and_what_to_write(
-    ids: int, cores: int, too_few: bool
-) -> None:
+def test_too_few_server_ids_for_the_cores_are_refused_with_a_remedy(ids: int, cores: int, too_few: bool) -> None:
     owner = ServerIds("shop", range(64_000, 64_000 + ids))
     if not too_few:
         owner.check(cores)
@@ -105,7 +103,5 @@ def test_pipelines_of_one_source_share_no_ids() -> None:
         ({"conf": {"spark.cores.max": "10"}}, 10),
     ],
 )
-def test_how_many_tasks_run_at_once_is_known_before_a_run_where_the_settings_say_it(
-    settings: dict[str, object], cores: int | None
-) -> None:
+def test_number_of_parallel_tasks_follows_from_the_settings(settings: dict[str, object], cores: int | None) -> None:
     assert SparkSettings.model_validate(settings).cores == cores

@@ -1,4 +1,4 @@
-"""Boundaries of chunks, which come back to the server as literals: out of a log that others may have written to."""
+"""Boundaries of chunks become SQL literals: they come from a log that others may have written to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXT = Column("k", "varchar", collation="utf8mb4_0900_ai_ci")
 def test_a_boundary_that_no_server_wrote_becomes_no_sql(column: Column, text: str) -> None:
     if text == "" and column.data_type in ("varbinary", "varchar"):
         return  # a key may be empty
-    with pytest.raises(SchemaError, match="expected a value of a primary key, as a server writes it"):
+    with pytest.raises(SchemaError, match="expected a primary key value in a server's spelling"):
         condition(column, text)
 
 

@@ -1,4 +1,4 @@
-"""The reference reader: rows decoded by mysql-replication, one Python object a cell. Slow, and easy to follow."""
+"""The reference reader, which is slow and simple: mysql-replication decodes rows to a Python object for each cell."""
 
 from changefeed.source.mysql.reference.reader import ReferenceReader
 

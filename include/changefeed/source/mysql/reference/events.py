@@ -1,4 +1,7 @@
-"""Raw events -> mysql-replication's event objects. The framing is ours: no type is passed over unknown."""
+"""Converts raw events into mysql-replication's event objects.
+
+Events are cut by changefeed's own code, so that no event of an unknown type is skipped.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ DECODED = {
     EventType.MARIADB_ANNOTATE_ROWS: library_event.MariadbAnnotateRowsEvent,
     EventType.MARIADB_GTID: library_event.MariadbGtidEvent,
 }
-"""mysql-replication's classes of the types that it is given."""
+"""mysql-replication's classes, by the types of events that are decoded."""
 
 
 @dataclass(frozen=True)
 class RawEvent:
-    """One event: its bytes, and what its header says."""
+    """One event: its bytes, and the fields of its header."""
 
     data: bytes
     ts_seconds: int
@@ -51,7 +54,7 @@ class RawEvent:
 
 
 def raw_events(chunks: Iterable[bytes]) -> Iterator[RawEvent]:
-    """Cut consecutive bytes of events, however they are chunked, into events."""
+    """Yield the events in consecutive chunks of bytes; a chunk can end inside an event."""
     held = b""
     for chunk in chunks:
         held = held + chunk if held else bytes(chunk)
@@ -59,7 +62,7 @@ def raw_events(chunks: Iterable[bytes]) -> Iterator[RawEvent]:
         while len(held) - at >= HEADER_SIZE:
             ts_seconds, kind, server_id, size, next_position, flags = HEADER.unpack_from(held, at)
             if size < HEADER_SIZE:
-                raise BinlogFormatError(f"an event says that it has {size} bytes; its header alone has {HEADER_SIZE}")
+                raise BinlogFormatError(f"an event claims {size} bytes; its header alone has {HEADER_SIZE}")
             if len(held) - at < size:
                 break
             yield RawEvent(held[at : at + size], ts_seconds, kind, server_id, next_position, flags)
@@ -70,7 +73,7 @@ def raw_events(chunks: Iterable[bytes]) -> Iterator[RawEvent]:
 
 
 class LibraryDecoder:
-    """Feeds raw events to mysql-replication, with the table maps that it needs between calls."""
+    """Decodes raw events by mysql-replication, and stores the table maps that later events need."""
 
     def __init__(self, is_mariadb: bool, version: tuple[int, int]) -> None:
         self.tables: dict[int, Any] = {}
@@ -79,13 +82,13 @@ class LibraryDecoder:
         self._has_checksum = True
 
     def format_description(self, raw: RawEvent) -> None:
-        """Learn from a FORMAT_DESCRIPTION event whether events end in a checksum; its table maps are forgotten."""
+        """Read from a FORMAT_DESCRIPTION event whether events have checksums; drops the table maps."""
         self.tables.clear()
         self._has_checksum = raw.data[-5] == 1
 
     def decode(self, raw: RawEvent, where: str) -> Any:
-        """mysql-replication's object for ``raw``; raises BinlogFormatError where it fails."""
-        data = raw.data if self._has_checksum else raw.data + b"\0\0\0\0"  # it takes a checksum for granted
+        """mysql-replication's object for ``raw``; raises BinlogFormatError if it fails."""
+        data = raw.data if self._has_checksum else raw.data + b"\0\0\0\0"  # it always expects a checksum
         if not self._has_checksum:
             data = data[:9] + struct.pack("<I", len(data)) + data[13:]
         try:
@@ -118,7 +121,7 @@ class LibraryDecoder:
 
 @dataclass(frozen=True)
 class _ConnectionStub:
-    """The two things that mysql-replication asks its control connection for."""
+    """The two properties of the control connection that mysql-replication uses."""
 
     dbms: str
     charset: str = "utf8mb4"

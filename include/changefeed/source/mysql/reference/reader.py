@@ -1,4 +1,4 @@
-"""A `SliceReader` on mysql-replication."""
+"""A `SliceReader` that decodes with mysql-replication."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed.binlog.events.framing import HEADER_SIZE, NO_CHANGE, OPENING, EventType, stands_in_file
+from changefeed.binlog.events.framing import HEADER_SIZE, NO_CHANGE, OPENING, EventType, is_in_file
 from changefeed.binlog.events.gtids import commit_micros
 from changefeed.binlog.events.query_event import Query, TransactionStep, savepoint_of, transaction_step
+from changefeed.binlog.transaction_events import TransactionEvents
 from changefeed.binlog.unfinished import Routed
-from changefeed.binlog.unsettled import Unsettled
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
 from changefeed.formats.format import RowFormat
 from changefeed.formats.style import Encoding, Kind
 from changefeed.formats.template import OF_SERVER, Op
-from changefeed.model.binlog_order import joined, source_and_number
+from changefeed.model.binlog_order import join_runs, source_and_number
 from changefeed.model.gtid import GtidSet
 from changefeed.model.route import Route, Router, SchemaLookup
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
-from changefeed.model.transaction_event import Happening, TransactionEvent
+from changefeed.model.transaction_event import RowEffect, TransactionEvent
 from changefeed.model.window import ANONYMOUS, Slice
 from changefeed.records.block import FOREIGN_KEYS_HEADER, ForeignKeys, Header, Message, MessageBlock, pack, sequence_of
 from changefeed.records.partition import partition_of
@@ -32,16 +32,16 @@ from changefeed.source.mysql.reference.tables import schema_of
 from changefeed.source.mysql.reference.values import MisreadValue, check_style, json_value
 
 BLOCK_BYTES = 1_000_000
-_HAPPENINGS = {
-    TransactionStep.SAVEPOINT: Happening.SAVEPOINT,
-    TransactionStep.ROLLBACK_TO: Happening.ROLLBACK_TO,
-    TransactionStep.ROLLBACK: Happening.ROLLBACK,
+_EFFECTS = {
+    TransactionStep.SAVEPOINT: RowEffect.SAVEPOINT,
+    TransactionStep.ROLLBACK_TO: RowEffect.ROLLBACK_TO,
+    TransactionStep.ROLLBACK: RowEffect.ROLLBACK,
 }
 
 
 @dataclass
 class _Table:
-    """What is known of a table id: its columns in mysql-replication's form, ours, and where its rows go."""
+    """The table of a table id: its columns as mysql-replication's objects and as a schema, and its route."""
 
     library: Any
     schema: TableSchema
@@ -50,7 +50,7 @@ class _Table:
 
 @dataclass
 class _Accounts:
-    """The report while it grows."""
+    """The counts of the slice so far, for its report."""
 
     position: int
     events: int = 0
@@ -59,9 +59,9 @@ class _Accounts:
     rows: dict[str, Counter[str]] = field(default_factory=dict)
     gtids: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
-    """Of those that were not rolled back."""
+    """The GTIDs of transactions that were not rolled back."""
     statements: list[Statement] = field(default_factory=list)
-    unsettled: Unsettled = field(default_factory=Unsettled)
+    transaction_events: TransactionEvents = field(default_factory=TransactionEvents)
     open_since: int | None = None
     first_ts_seconds: int = 0
     last_ts_seconds: int = 0
@@ -70,8 +70,8 @@ class _Accounts:
 class ReferenceReader:
     """Decodes slices with mysql-replication; the contract is `changefeed.binlog.slice_reader.SliceReader`.
 
-    Where the library is known to be wrong it refuses (TRANSACTION_PAYLOAD, tagged GTIDs and other types it does not
-    know) or is wrong (negative fractional TIME): it is for comparing, not for production.
+    Use it for comparison, not in production. It refuses types that the library does not support (TRANSACTION_PAYLOAD,
+    tagged GTIDs and others). The library reads some values wrongly (negative fractional TIME).
     """
 
     def __init__(
@@ -95,42 +95,44 @@ class ReferenceReader:
         self._query: str | None = None
         self._statement_row = 0
 
-    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
-        """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
-        self._gtid, self._query = piece.gtid.replace(ANONYMOUS, ""), None
-        self._commit_micros, self._thread = piece.commit_micros, piece.thread
-        accounts = _Accounts(piece.start, open_since=piece.start if piece.gtid else None)
-        blocks = _Blocks(piece)
+    def read(self, slice: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """Yield the slice's blocks, and last its report.
+
+        Raises BinlogFormatError, with coordinates, for an event or a value that the library cannot decode."""
+        self._gtid, self._query = slice.gtid.replace(ANONYMOUS, ""), None
+        self._commit_micros, self._thread = slice.commit_micros, slice.thread
+        accounts = _Accounts(slice.start, open_since=slice.start if slice.gtid else None)
+        blocks = _Blocks(slice)
         for raw in events.raw_events(self._stream):
             if raw.type == EventType.FORMAT_DESCRIPTION:
                 self._library.format_description(raw)
                 self._tables.clear()
-            if not stands_in_file(raw.type, raw.next_position, raw.flags, accounts.position):
+            if not is_in_file(raw.type, raw.next_position, raw.flags, accounts.position):
                 continue
-            for topic_partition, message in self._messages(raw, piece, accounts):
+            for topic_partition, message in self._messages(raw, slice, accounts):
                 yield from blocks.add(topic_partition, message)
             accounts.position += raw.size_bytes
             accounts.events += 1
-            if accounts.position >= piece.end:
+            if accounts.position >= slice.end:
                 break
         yield from blocks.rest()
         yield SliceReport(
-            slice=piece.number,
-            size_bytes=accounts.position - piece.start,
+            slice=slice.number,
+            size_bytes=accounts.position - slice.start,
             events=accounts.events,
             rows={table: dict(ops) for table, ops in accounts.rows.items()},
             skipped_rows=accounts.skipped_rows,
             transactions=accounts.transactions,
             gtids=str(GtidSet.parse(",".join(accounts.gtids))),
-            order=joined((source, number, number) for source, number in map(source_and_number, accounts.order)),
+            order=join_runs((source, number, number) for source, number in map(source_and_number, accounts.order)),
             first_ts_seconds=accounts.first_ts_seconds,
             last_ts_seconds=accounts.last_ts_seconds,
             statements=tuple(accounts.statements),
-            transaction_events=accounts.unsettled.report(accounts.open_since),
+            transaction_events=accounts.transaction_events.report(accounts.open_since),
             open_since=accounts.open_since,
         )
 
-    def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[Routed]:
+    def _messages(self, raw: events.RawEvent, slice: Slice, accounts: _Accounts) -> Iterator[Routed]:
         accounts.first_ts_seconds = accounts.first_ts_seconds or raw.ts_seconds
         accounts.last_ts_seconds = max(accounts.last_ts_seconds, raw.ts_seconds)
         if raw.type in NO_CHANGE or raw.type == EventType.FORMAT_DESCRIPTION:
@@ -142,11 +144,11 @@ class ReferenceReader:
         if raw.type == EventType.ANONYMOUS_GTID:
             self._gtid = ""
             return
-        where = f"{piece.file}:{accounts.position}"
+        where = f"{slice.file}:{accounts.position}"
         if raw.type not in events.DECODED:
             raise BinlogFormatError(
-                f"event of type {raw.type} at {where} is not known to reader 'reference': it may carry changes, so "
-                "it is not passed over. Use the pipeline's default reader."
+                f"event of type {raw.type} at {where} is unknown to reader 'reference': it may carry changes, so "
+                "it is not skipped. Use the pipeline's default reader."
             )
         event = self._library.decode(raw, where)
         match type(event).__name__:
@@ -155,7 +157,7 @@ class ReferenceReader:
             case "XidEvent":
                 self._end_transaction(accounts)
             case "QueryEvent":
-                self._take_query(event, raw, piece, accounts)
+                self._take_query(event, raw, slice, accounts)
             case "RowsQueryLogEvent":
                 self._query = event.query
             case "MariadbAnnotateRowsEvent":
@@ -166,27 +168,27 @@ class ReferenceReader:
                 if route:
                     by_server = all(column.name for column in event.columns)
                     schema = schema_of(event, self._schemas, is_mariadb=self._is_mariadb)
-                    schema = route.key.keyed(schema, by_server=by_server)
+                    schema = route.key.keyed_table(schema, by_server=by_server)
                 self._tables[event.table_id] = _Table(event, schema, route)
             case "WriteRowsEvent" | "UpdateRowsEvent" | "DeleteRowsEvent":
-                yield from self._take_rows(event, raw, piece, accounts)
+                yield from self._take_rows(event, raw, slice, accounts)
 
-    def _take_query(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> None:
+    def _take_query(self, event: Any, raw: events.RawEvent, slice: Slice, accounts: _Accounts) -> None:
         step = transaction_step(event.query)
         if step is TransactionStep.BEGIN:
             self._thread = event.slave_proxy_id
         if step is None:
             query = Query(event.schema.decode("utf-8", "replace"), event.query)
             header = (raw.ts_seconds, raw.type, raw.server_id, raw.size_bytes, raw.next_position, raw.flags)
-            accounts.statements.append(query.statement(header, piece.file, accounts.position, self._gtid))
+            accounts.statements.append(query.statement(header, slice.file, accounts.position, self._gtid))
             self._end_transaction(accounts)
         elif accounts.open_since is None:
-            accounts.open_since = accounts.position  # BEGIN of a server that writes no GTID event before it
-        elif step in _HAPPENINGS:
+            accounts.open_since = accounts.position  # the server writes no GTID event before a BEGIN
+        elif step in _EFFECTS:
             name = "" if step is TransactionStep.ROLLBACK else savepoint_of(event.query)
             end = accounts.position + raw.size_bytes
-            accounts.unsettled.add(
-                TransactionEvent(_HAPPENINGS[step], accounts.open_since, accounts.position, end, name)
+            accounts.transaction_events.add(
+                TransactionEvent(_EFFECTS[step], accounts.open_since, accounts.position, end, name)
             )
         if step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
             self._end_transaction(accounts, rolled_back=step is TransactionStep.ROLLBACK)
@@ -200,15 +202,15 @@ class ReferenceReader:
         self._query, self._statement_row = None, 0
         self._commit_micros, self._thread = 0, 0
 
-    def _take_rows(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[Routed]:
-        yield from self._routed_rows(event, raw, piece, accounts)
-        if event.flags & 1:  # its statement's last
+    def _take_rows(self, event: Any, raw: events.RawEvent, slice: Slice, accounts: _Accounts) -> Iterator[Routed]:
+        yield from self._routed_rows(event, raw, slice, accounts)
+        if event.flags & 1:  # the last rows event of its statement
             self._statement_row = 0
 
-    def _routed_rows(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[Routed]:
+    def _routed_rows(self, event: Any, raw: events.RawEvent, slice: Slice, accounts: _Accounts) -> Iterator[Routed]:
         table = self._tables.get(event.table_id)
         if table is None:
-            raise BinlogFormatError(f"rows at {piece.file}:{accounts.position} are of a table without a TABLE_MAP")
+            raise BinlogFormatError(f"rows at {slice.file}:{accounts.position} are of a table without a TABLE_MAP")
         if table.route is None:
             accounts.skipped_rows += len(event.rows)
             return
@@ -221,12 +223,12 @@ class ReferenceReader:
                 before, after = _images(op, row, table.library, self._format.style[Kind.BIT])
             except MisreadValue as error:
                 raise BinlogFormatError(
-                    f"row {number} at {piece.file}:{accounts.position}, of `{table.schema.database}`."
+                    f"row {number} at {slice.file}:{accounts.position}, of `{table.schema.database}`."
                     f"`{table.schema.table}`, cannot be read by reader 'reference': {error}. Use the default "
                     "reader."
                 ) from error
             change = render.RowChange(
-                op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
+                op, before, after, slice.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
                 self._query, event=header, server_uuid=self._server_uuid, thread=self._thread,
                 commit_micros=self._commit_micros, statement_row=self._statement_row,
             )  # fmt: skip
@@ -235,7 +237,9 @@ class ReferenceReader:
             self._statement_row += 1
 
     def _topic_partition(self, route: Route, schema: TableSchema, message: Message) -> tuple[str, int]:
-        """Where a message goes. A key that is another one on each server has no part in it where there is a GTID."""
+        """The topic-partition of a message.
+
+        If there is a GTID, the partition does not depend on a key with coordinates, which differ on each server."""
         is_spread = bool(message.gtid) and not OF_SERVER.isdisjoint(self._format.key(schema) or ())
         partition = partition_of(
             None if is_spread else message.key,
@@ -262,7 +266,7 @@ class ReferenceReader:
 
 
 def _on_foreign_keys(of_table: int, of_rows: int) -> Sequence[Header]:
-    """The header that says what foreign keys did, by the flags of a TABLE_MAP and of a rows event."""
+    """The header on foreign keys, or no header, by the flags of a TABLE_MAP and of a rows event."""
     if of_rows & 0x02:
         said = ForeignKeys.UNCHECKED
     elif not of_table & 0x02:
@@ -275,7 +279,7 @@ def _on_foreign_keys(of_table: int, of_rows: int) -> Sequence[Header]:
 def _images(
     op: Op, row: dict[str, Any], library: Any, bits: Encoding
 ) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """The images before and after a change, of the library's ``row``. Raises MisreadValue."""
+    """The before and the after image of the library's ``row``. Raises MisreadValue."""
     if op == "u":
         before = _image(row["before_values"], row["before_none_sources"], library, bits)
         return before, _image(row["after_values"], row["after_none_sources"], library, bits)
@@ -291,10 +295,10 @@ def _image(values: dict[str, Any], none_sources: dict[str, str], library: Any, b
 
 
 class _Blocks:
-    """Messages of a slice, gathered by topic-partition until a block is full."""
+    """Collects messages of a slice by topic-partition, and returns blocks when they are full."""
 
-    def __init__(self, piece: Slice) -> None:
-        self._piece = piece
+    def __init__(self, slice: Slice) -> None:
+        self._slice = slice
         self._held: dict[tuple[str, int], list[Message]] = {}
         self._sizes: Counter[tuple[str, int]] = Counter()
         self._count = 0
@@ -313,4 +317,4 @@ class _Blocks:
         messages = self._held.pop(topic_partition)
         del self._sizes[topic_partition]
         self._count += 1
-        return MessageBlock(*topic_partition, self._piece.file, self._piece.number, self._count, pack(messages))
+        return MessageBlock(*topic_partition, self._slice.file, self._slice.number, self._count, pack(messages))

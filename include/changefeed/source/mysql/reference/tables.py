@@ -1,4 +1,4 @@
-"""Names and key of a table map: from its own FULL metadata, or from the schema."""
+"""Adds names and key to a table map: from its own FULL metadata, or from the schema."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from changefeed.model.route import SchemaLookup
 from changefeed.model.table_schema import Column, TableSchema
 
 _NATIVE_ORDER = ("utf16", "utf32")
-"""Charsets that MySQL keeps big-endian, and that the library reads in this machine's order."""
+"""Charsets that MySQL stores in big-endian order. The library reads them in this machine's byte order."""
 _LABELLED = (column_types.ENUM.number, column_types.SET.number)
 _LABEL_CHARSETS = ("utf8mb4", "utf8mb3", "utf8", "ascii")
-"""The library reads all labels of a TABLE_MAP as UTF-8 and leaves out what is not."""
+"""The charsets of labels that the library reads correctly: it reads all labels as UTF-8, and drops invalid bytes."""
 _PLAIN_BYTES = ("uuid", "inet4", "inet6")
-"""MariaDB's types that a TABLE_MAP does not tell from BINARY."""
+"""MariaDB's types that look like BINARY in a TABLE_MAP."""
 
 
 def schema_of(table_map: Any, schemas: SchemaLookup, *, is_mariadb: bool) -> TableSchema:
-    """The schema that a decoded TABLE_MAP event stands for; completes its columns where it has no names.
+    """The schema of a decoded TABLE_MAP event; completes its columns if it has no names.
 
-    Raises SchemaError where the names are not known, or are of another number of columns than the binlog has, and for
-    a column that mysql-replication is known to read wrongly.
+    Raises SchemaError if the names are unknown, if their number differs from the binlog's columns, and for a column
+    that mysql-replication is known to read wrongly.
     """
-    names_come_along = all(column.name for column in table_map.columns)
-    schema = _named(table_map) if names_come_along else _completed(table_map, schemas)
+    logs_column_names = all(column.name for column in table_map.columns)
+    schema = _named_schema(table_map) if logs_column_names else _complete_schema(table_map, schemas)
     asked = is_mariadb or any(column.type in _LABELLED for column in table_map.columns)
     known = schemas(schema.database, schema.table) if asked else None
     defined = {column.name: column for column in known.columns} if known else {}
     hidden = {column.name for column in table_map.columns} - defined.keys()
     if known is not None and (known.row_end is not None or (is_mariadb and "row_end" in hidden)):
         raise SchemaError(
-            f"`{schema.database}`.`{schema.table}` is system-versioned, and reader 'reference' cannot tell its history "
-            "from its rows. Use the pipeline's default reader."
+            f"`{schema.database}`.`{schema.table}` is system-versioned, and reader 'reference' cannot distinguish its "
+            "history from its rows. Use the pipeline's default reader."
         )
     for column in table_map.columns:
-        problem = _misread(column, defined.get(column.name))
+        problem = _misread_reason(column, defined.get(column.name))
         if problem:
             raise SchemaError(
                 f"column `{column.name}` of `{schema.database}`.`{schema.table}` {problem}: reader 'reference' would "
@@ -49,8 +49,8 @@ def schema_of(table_map: Any, schemas: SchemaLookup, *, is_mariadb: bool) -> Tab
     return schema
 
 
-def _misread(column: Any, defined: Column | None) -> str | None:
-    """What of the library's ``column`` it does not read as it is, where the server has it ``defined``; or None."""
+def _misread_reason(column: Any, defined: Column | None) -> str | None:
+    """Why the library reads its ``column`` wrongly, or None. ``defined`` is the column in the server's schema."""
     charset = column.character_set_name
     if defined is not None and defined.data_type in _PLAIN_BYTES:
         return f"is {defined.data_type.upper()}, which looks like BINARY in the binlog"
@@ -67,14 +67,14 @@ def _misread(column: Any, defined: Column | None) -> str | None:
     return f"is in {charset}" if charset in _NATIVE_ORDER else None
 
 
-def _named(table_map: Any) -> TableSchema:
+def _named_schema(table_map: Any) -> TableSchema:
     metadata = table_map.optional_metadata
     key = tuple(metadata.simple_primary_key_list) or tuple(metadata.primary_keys_with_prefix)
     columns = tuple(Column(column.name, "") for column in table_map.columns)
     return TableSchema(table_map.schema, table_map.table, columns, key)
 
 
-def _completed(table_map: Any, schemas: SchemaLookup) -> TableSchema:
+def _complete_schema(table_map: Any, schemas: SchemaLookup) -> TableSchema:
     columns = table_map.columns
     database, table = table_map.schema, table_map.table
     known = schemas(database, table)

@@ -1,4 +1,4 @@
-"""mysql-replication's Python values -> what JSON says of them, in a plain `Style`."""
+"""Converts mysql-replication's Python values into JSON values, in a plain `Style`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from changefeed.model.charset_codes import misread_by_python
 _MICROSECONDS = datetime.timedelta(microseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _YEAR_ZERO = 1900
-"""What the library makes of YEAR 0; a YEAR begins at 1901."""
+"""The library's value for YEAR 0. The first other YEAR is 1901."""
 
 
 class MisreadValue(Exception):
-    """A value that mysql-replication is known to read wrongly; the reader adds its coordinates."""
+    """mysql-replication is known to read the value wrongly. The reader adds coordinates."""
 
 
 def json_value(value: Any, none_source: str | None, column: Any, bits: Encoding) -> object:
-    """``value`` of mysql-replication's ``column`` as a value that JSON knows; that of a BIT column as ``bits`` says.
+    """``value`` of mysql-replication's ``column`` as a JSON value. ``bits`` is the encoding of BIT columns.
 
-    ``none_source`` is the library's word for why it gives None. Raises MisreadValue for what it reads wrongly, rather
-    than to pass it on.
+    ``none_source`` is the library's reason for None. Raises MisreadValue for a value that it reads wrongly.
     """
     if value is None:
         return _nothing(none_source, column)
@@ -59,13 +58,13 @@ def json_value(value: Any, none_source: str | None, column: Any, bits: Encoding)
             return _bits(value, column) if bits is Encoding.CONNECT else int(value, 2)
         case str() if column.character_set_name != "binary":
             return _text(value, column)
-        case "":  # Python decodes empty bytes with any codec, also with one that it does not have
+        case "":  # Python decodes empty bytes even with an unknown codec
             return json_value(b"", none_source, column, bits)
         case bytes() if column.type == column_types.GEOMETRY.number:
             (srid,) = struct.unpack_from("<I", value)
             return {"srid": srid, "wkb": base64.b64encode(value[4:]).decode()}
         case bytes() if column.type == column_types.STRING.number:
-            return base64.b64encode(value.ljust(column.max_length, b"\0")).decode()  # the binlog leaves zeros out
+            return base64.b64encode(value.ljust(column.max_length, b"\0")).decode()  # the binlog omits zeros at the end
         case bytes():
             return base64.b64encode(value).decode()
     raise MisreadValue(f"mysql-replication gave a {type(value).__name__} for column {column.name!r}")
@@ -78,28 +77,28 @@ def _nothing(source: str | None, column: Any) -> str | None:
         case NONE_SOURCE.EMPTY_SET:
             return ""
         case NONE_SOURCE.COLS_BITMAP:
-            raise MisreadValue(f"the row does not have column {column.name!r}: wanted binlog_row_image=FULL")
+            raise MisreadValue(f"the row does not have column {column.name!r}: expected binlog_row_image=FULL")
     raise MisreadValue(f"column {column.name!r} has a date that Python does not know, such as 0000-00-00 ({source})")
 
 
 def check_style(style: Style) -> None:
-    """Raises SchemaError for a style that only the default reader writes."""
+    """Raises SchemaError for a style that only the default reader supports."""
     if not style.is_plain:
-        raise SchemaError(f"reader 'reference' writes plain values only, and {style} was wanted")
+        raise SchemaError(f"reader 'reference' writes plain values only, not {style}")
 
 
 def _bits(value: str, column: Any) -> object:
-    """As Debezium has them: a boolean, or bytes, the lowest first."""
+    """Bits as Debezium writes them: a boolean, or bytes, the lowest byte first."""
     if column.bits == 1:
         return value == "1"
     return base64.b64encode(int(value, 2).to_bytes(column.bytes, "little")).decode()
 
 
 def _text(value: str, column: Any) -> str:
-    charset = (column.character_set_name or "").replace("_", "")  # the library says koi8_u
+    charset = (column.character_set_name or "").replace("_", "")  # the library's name for koi8u is koi8_u
     if not misread_by_python(charset).isdisjoint(value):
         raise MisreadValue(
-            f"column {column.name!r} has a character that {charset} has otherwise in Python than in MySQL"
+            f"column {column.name!r} has a character that differs between Python's and MySQL's {charset}"
         )
     return value
 
@@ -117,7 +116,7 @@ def _moment(value: datetime.datetime, column: Any) -> str:
     is_timestamp = column.type in (column_types.TIMESTAMP.number, column_types.TIMESTAMP2.number)
     text = f"{value:%Y-%m-%dT%H:%M:%S}".rjust(19, "0")
     if is_timestamp and value == _EPOCH:
-        text = "0000-00-00T00:00:00"  # a TIMESTAMP begins a second later, and its zero is kept as 0
+        text = "0000-00-00T00:00:00"  # 0 is the zero date: the first TIMESTAMP is a second later
     return text + _fraction(value.microsecond, getattr(column, "fsp", 0)) + ("Z" if is_timestamp else "")
 
 
@@ -137,7 +136,7 @@ def _fraction(microseconds: int, digits: int) -> str:
 
 
 def _plain(value: Any, column: Any) -> Any:
-    """A JSON document's ``value`` with texts for mysql-replication's bytes. Raises MisreadValue for opaque values."""
+    """A JSON document's ``value`` with text instead of bytes. Raises MisreadValue for opaque values."""
     match value:
         case dict():
             return {_plain(key, column): _plain(inner, column) for key, inner in value.items()}
@@ -145,7 +144,7 @@ def _plain(value: Any, column: Any) -> Any:
             return [_plain(inner, column) for inner in value]
         case bytes():
             return value.decode()
-        case str():  # of bytes; all texts are bytes
+        case str():  # the library returns texts as bytes
             raise MisreadValue(f"column {column.name!r} has bytes in its JSON")
         case None | bool() | int() | float():
             return value

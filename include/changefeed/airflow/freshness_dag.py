@@ -1,0 +1,184 @@
+"""The DAG that checks whether all pipelines publish in time, apart from the DAGs that it checks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
+
+from changefeed.airflow.alerts import exceeded_limits, notify
+from changefeed.airflow.connections import task_connections
+from changefeed.airflow.ingest_dag import SCHEDULE_START, ingest_dag_id
+from changefeed.airflow.reporting import report_position, table_lines
+from changefeed.airflow.tasks import checkpoint_store_of, fail_fast
+from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.model.connection import AnswerLimits
+from changefeed.settings.file import load_pipelines, pipelines_folder
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.site import FreshnessSettings, load_site
+
+if TYPE_CHECKING:  # at run time it would load the clients of Kafka and MySQL in each process that parses DAGs
+    from changefeed.operations.lag import Position
+
+FRESHNESS_DAG_ID = "changefeed_freshness"
+
+_ANSWER_LIMITS = AnswerLimits(connect_seconds=5, answer_seconds=30)
+_READS_AT_ONCE = 8
+_READ_SECONDS = 240
+_BEFORE_ALL_OTHERS = 1_000_000
+"""Priority of the task: if slots are rare, it must not wait with the tasks whose delay it reports."""
+
+_log = logging.getLogger(__name__)
+
+
+def freshness_dag() -> DAG:
+    """The DAG of the site. If the site's file is invalid, the DAG has the default interval, and its task fails."""
+    dag = DAG(
+        dag_id=FRESHNESS_DAG_ID,
+        dag_display_name="changefeed: freshness of all pipelines",
+        description="Fails and alerts if a pipeline does not publish in time",
+        schedule=timedelta(minutes=_every_minutes()),
+        start_date=SCHEDULE_START,
+        catchup=False,
+        max_active_runs=1,
+        default_args={"owner": "changefeed", "retries": 0},
+        tags={"changefeed", "freshness"},
+        doc_md=__doc__,
+        is_paused_upon_creation=False,
+    )
+    with dag:
+        task(
+            task_id="check",
+            priority_weight=_BEFORE_ALL_OTHERS,
+            weight_rule="absolute",
+            execution_timeout=timedelta(minutes=10),
+        )(check_freshness)()
+    return dag
+
+
+def _every_minutes() -> int:
+    try:
+        return load_site().freshness.every_minutes
+    except SettingsError:
+        return FreshnessSettings().every_minutes
+
+
+def check_freshness() -> None:
+    """Compare each pipeline with its limits, and send an alert for each limit that is exceeded.
+
+    Fails with all alerts in its message. Pipelines without a schedule are checked only if they have a limit.
+    """
+    from changefeed.operations.freshness import is_checked
+
+    site = fail_fast(load_site)
+    pipelines, refused = load_pipelines()
+    checked = [pipeline for _, pipeline in sorted(pipelines.items()) if is_checked(pipeline)]
+    positions = _read_positions(checked)
+    _log_positions(positions)
+    texts = [_describe_refused(path) for path in sorted(refused)]
+    for pipeline, position in zip(checked, positions, strict=True):
+        try:
+            alerts = _alerts_of(pipeline, position, site.freshness)
+        except Exception as error:  # the others are checked all the same
+            _log.exception("pipeline %s cannot be checked", pipeline.name)
+            alerts = [("late", f"pipeline {pipeline.name!r} cannot be checked: {type(error).__name__}")]
+        for kind, text in alerts:
+            _log.error("%s", text)
+            notify(pipeline, kind, text)
+            texts.append(text)
+    if texts:
+        raise AirflowFailException("not all pipelines publish in time: " + "; ".join(texts))
+
+
+def _read_positions(pipelines: Sequence[Pipeline]) -> list[Position]:
+    """The positions of ``pipelines``, read in parallel; an error for each that is not read after `_READ_SECONDS`."""
+    from changefeed.operations.lag import UNKNOWN, Position
+    from changefeed.operations.status import Status
+
+    threads = ThreadPoolExecutor(_READS_AT_ONCE)
+    reads = [threads.submit(_read_position, pipeline) for pipeline in pipelines]
+    wait(reads, _READ_SECONDS)
+    threads.shutdown(wait=False, cancel_futures=True)  # the task's process ends without a server that does not answer
+    silent = f"its servers and those before it did not answer within {_READ_SECONDS} s"
+    return [
+        read.result()
+        if read.done() and not read.cancelled()
+        else Position(Status(name, "error", error=silent), UNKNOWN)
+        for read, name in zip(reads, (pipeline.name for pipeline in pipelines), strict=True)
+    ]
+
+
+def _read_position(pipeline: Pipeline) -> Position:
+    """The pipeline's position. Any error is in its status, because it must not stop the check of other pipelines."""
+    from changefeed.operations.lag import UNKNOWN, Position, position
+    from changefeed.operations.status import Status
+
+    try:
+        connections = replace(task_connections(pipeline), answer_limits=_ANSWER_LIMITS)
+        return position(connections, checkpoint_store_of(pipeline))
+    except ChangefeedError as error:
+        return Position(Status.in_error(pipeline.name, error), UNKNOWN)
+    except Exception as error:
+        _log.exception("pipeline %s cannot be checked", pipeline.name)
+        return Position(Status(pipeline.name, "error", error=type(error).__name__), UNKNOWN)
+
+
+def _alerts_of(pipeline: Pipeline, position: Position, site: FreshnessSettings) -> list[tuple[str, str]]:
+    """An alert, as (kind, text), if the pipeline is late, and for each limit that is exceeded."""
+    from changefeed.operations.freshness import describe_lateness
+
+    status, retention, limits = position.status, position.retention, site.limits_of(pipeline.alerts)
+    now, alerts = datetime.now(UTC), []
+    if late := describe_lateness(pipeline, position, limits, now=now, written_at=_written_at(pipeline, now)):
+        alerts.append(("late", late if status.error else f"{late}. {_describe_dag(ingest_dag_id(pipeline.name))}"))
+    if status.lag_bytes is not None:
+        seconds, headroom = retention.lag_seconds, retention.headroom_seconds
+        report_position(pipeline.name, status.lag_bytes, seconds, headroom)
+        alerts += exceeded_limits(
+            pipeline.name, limits, lag_bytes=status.lag_bytes, lag_seconds=seconds, headroom_seconds=headroom
+        )
+    return alerts
+
+
+def _written_at(pipeline: Pipeline, now: datetime) -> datetime:
+    """When the pipeline's file was last written; ``now`` if it has just been deleted."""
+    try:
+        return datetime.fromtimestamp((pipelines_folder() / pipeline.display_file).stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return now
+
+
+def _describe_dag(dag_id: str) -> str:
+    """Why the DAG does not publish, as far as Airflow's state shows it, and what to do."""
+    instance: Any = get_current_context()["ti"]
+    try:
+        if instance.get_dag(dag_id).is_paused:
+            return f"Its DAG {dag_id!r} is paused: resume it"
+        if instance.get_dr_count(dag_id, states=["running"]):
+            return f"A run of its DAG {dag_id!r} is not finished: see its tasks, and the free slots of their pool"
+        if instance.get_dr_count(dag_id, states=["queued"]):
+            return f"A run of its DAG {dag_id!r} is queued and does not start: see the scheduler and its limits"
+    except AirflowRuntimeError:
+        return f"Airflow does not return its DAG {dag_id!r}: see the import errors, and whether the DAG processor runs"
+    return f"Its DAG {dag_id!r} is not paused and has no unfinished run: see its last run, and the scheduler"
+
+
+def _describe_refused(path: Path) -> str:
+    return f"the file {path.name!r} is invalid, so its pipeline has no DAG: `changefeed check` shows the error"
+
+
+def _log_positions(positions: Sequence[Position]) -> None:
+    rows = []
+    for position in positions:
+        status = position.status
+        lag = "" if position.retention.lag_seconds is None else round(position.retention.lag_seconds)
+        rows.append([status.pipeline, status.state, lag, "" if status.lag_bytes is None else status.lag_bytes])
+    for line in table_lines(["pipeline", "state", "lag_seconds", "lag_bytes"], rows):
+        _log.info("%s", line)

@@ -1,0 +1,92 @@
+"""End a job with the task of Airflow that started it, however the task ended.
+
+The task passes the processes that it depends on, itself and its supervisor, as a variable of the job's environment. A
+thread of the driver waits for the end of these and of the driver's parent, which is the JVM under spark-submit. A pipe
+or a signal of the kernel (PR_SET_PDEATHSIG) would not reach the driver: spark-submit is a shell script, and the JVM
+closes inherited files before it starts Python. In cluster mode the driver does not get the variable, and outlives the
+task, which finds it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import threading
+import time
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+_log = logging.getLogger(__name__)
+
+TASK_PROCESSES = "CHANGEFEED_TASK_PROCESSES"
+"""The environment variable with the pids of the task's processes, separated by commas."""
+
+END_SECONDS = 10
+"""How long a job may take to end in order, before it is killed."""
+
+
+def end_with_task() -> None:
+    """End this process when the task that started it has ended, or on SIGTERM; does nothing if no task started it.
+
+    SystemExit is raised in the main thread, which must be the caller. So the job cancels its work and returns its
+    claim, and a retry need not wait until the claim is void. If this takes longer than END_SECONDS, the process is
+    killed, which loses and repeats nothing.
+    """
+    pids = os.environ.get(TASK_PROCESSES, "")
+    if not pids:
+        return
+    signal.signal(signal.SIGTERM, _end)
+    watched = [*map(int, pids.split(",")), os.getppid()]
+    threading.Thread(target=_wait_for_end, args=[watched], name="changefeed-task-watch", daemon=True).start()
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt what ends the job
+    _kill_later()
+    threading.Thread(target=_cancel_jobs, name="changefeed-cancel", daemon=True).start()
+    raise SystemExit(128 + number)
+
+
+def _wait_for_end(pids: list[int]) -> None:
+    poll = select.poll()
+    for pid in pids:
+        try:
+            poll.register(os.pidfd_open(pid), select.POLLIN)
+        except ProcessLookupError:
+            break  # it has ended already
+        except OSError as error:
+            _log.warning(
+                "the end of process %d cannot be watched: %s. If the task is killed, this job continues, and a retry "
+                "fails until it has ended. Linux 5.3 or newer is needed.",
+                pid,
+                error,
+            )
+    else:
+        poll.poll()
+    _kill_later()  # here too, because the handler runs only when the main thread returns to Python
+    os.kill(os.getpid(), signal.SIGTERM)
+    _log.warning("the task that started this job has ended, so the job ends")
+    _cancel_jobs()
+
+
+def _kill_later() -> None:
+    """Let SIGALRM, whose default action kills also a process that is stuck, come END_SECONDS after the first call."""
+    if left := signal.alarm(END_SECONDS):
+        signal.alarm(left)
+
+
+def _cancel_jobs() -> None:
+    """Cancel the jobs of this process's JVM, again and again, as one may just have begun.
+
+    The main thread cannot: its calls wait behind the call that runs a job.
+    """
+    from pyspark import SparkContext  # late, as not all jobs need Spark
+
+    while True:
+        if context := SparkContext._active_spark_context:
+            with suppress(Exception):  # the JVM may have ended
+                context.cancelAllJobs()
+        time.sleep(0.5)

@@ -1,0 +1,103 @@
+"""The freshness DAG in a live Airflow: it notices pipelines whose DAGs do not run, and reports what holds them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from airflow_site import Site
+
+from changefeed.airflow.freshness_dag import FRESHNESS_DAG_ID
+from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql import source
+from changefeed.source.mysql.session import Session
+
+HOUR = 3600
+NOTIFIER = "file_notifier.FileNotifier"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A pipeline with a change of two hours ago, that has committed nothing for three hours."""
+
+    site: Site
+    name: str
+    alerts: Path
+    """The file to which its notifier writes."""
+
+    def write(self, **more: object) -> None:
+        """Write its file, with its notifier and the settings ``more``."""
+        text = "{{ changefeed.kind }}: {{ changefeed.text }}"
+        notify = [{"notifier": NOTIFIER, "arguments": {"path": str(self.alerts), "text": text}}]
+        alerts = {"lag_seconds": HOUR, "notify": notify, **dict(more.pop("alerts", {}))}  # type: ignore[call-overload]
+        settings = yaml.safe_load((self.site.pipelines / "idle.yaml").read_text())
+        settings |= {"name": self.name, "tables": {"include": [f"{self.name}.*"]}, "alerts": alerts, **more}
+        (self.site.pipelines / f"{self.name}.yaml").write_text(yaml.safe_dump(settings))
+
+    def check(self) -> tuple[str, str]:
+        """The state of the task of a run of the freshness DAG, and its log."""
+        run_id = self.site.trigger(FRESHNESS_DAG_ID)
+        states = self.site.wait_for_run(FRESHNESS_DAG_ID, run_id)
+        return states["check"], " ".join(self.site.log(FRESHNESS_DAG_ID, "check", run_id).split())
+
+
+@pytest.fixture
+def late(airflow_site: Site, unique_name: str, tmp_path: Path) -> Iterator[Late]:
+    site, mysql = airflow_site, airflow_site.mysql
+    mysql.execute(f"CREATE DATABASE {unique_name}", f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY)")
+    with Session(MysqlConnection.from_uri(mysql.url)) as session:
+        head, uuid = source.head(session), source.server_uuid(session)
+    ago = int(time.time()) - 2 * HOUR
+    mysql.execute(f"SET timestamp = {ago}", f"INSERT INTO {unique_name}.t VALUES (1)")
+    checkpoint = Checkpoint(unique_name, 1, uuid, head.coordinates, "", (ago - HOUR) * 1000)
+    variable = {"key": f"changefeed_checkpoint__{unique_name}", "value": checkpoint.to_text()}
+    pipeline, site_text = Late(site, unique_name, tmp_path / "alerts"), site.site_file.read_text()
+    site.site_file.write_text(f"{site_text}notifiers: [{NOTIFIER}]\n")
+    with site.client() as client:
+        assert client.post("/api/v2/variables", json=variable).status_code == 201
+        pipeline.write()
+        site.wait_for_dag(FRESHNESS_DAG_ID, f"changefeed_ingest__{unique_name}")
+        yield pipeline
+        (site.pipelines / f"{unique_name}.yaml").unlink()
+        client.delete(f"/api/v2/variables/{variable['key']}")
+    site.site_file.write_text(site_text)
+    mysql.execute(f"DROP DATABASE {unique_name}")
+
+
+def test_paused_pipeline_with_an_old_change_fails_the_check_and_alerts(late: Late) -> None:
+    dag_id = f"changefeed_ingest__{late.name}"
+    with late.site.client() as client:
+        assert client.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": True}).status_code == 200
+    late.write(schedule="* * * * *")
+    state, log = late.check()
+    assert state == "failed"
+    assert f"pipeline '{late.name}' is late: its last commit was at " in log
+    assert f"Its DAG '{dag_id}' is paused: resume it" in log
+    assert "pipeline 'idle'" not in log, "pipelines without a schedule and limits are not checked"
+    lines = late.alerts.read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["late", "lag"]
+    assert "paused: resume it" in lines[0]
+    assert f"pipeline '{late.name}' is 7,2" in lines[1], "seconds behind, more than its own limit"
+
+
+def test_check_passes_within_the_limits_and_names_invalid_files(late: Late) -> None:
+    late.write(alerts={"lag_seconds": 24 * HOUR})
+    state, log = late.check()
+    assert state == "success", log
+    assert not late.alerts.exists()
+    invalid = late.site.pipelines / "invalid.yaml"
+    invalid.write_text("name: [\n")
+    try:
+        state, log = late.check()
+    finally:
+        invalid.unlink()
+    assert state == "failed"
+    assert "the file 'invalid.yaml' is invalid, so its pipeline has no DAG" in log
+    assert f"pipeline '{late.name}'" not in log

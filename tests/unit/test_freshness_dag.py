@@ -1,0 +1,37 @@
+"""The check of all pipelines continues if the servers of one do not answer."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+from changefeed.airflow import freshness_dag
+from changefeed.operations.lag import UNKNOWN, Position
+from changefeed.operations.status import Status
+from changefeed.settings.file import parse_pipeline
+from changefeed.settings.pipeline import Pipeline
+
+
+def pipeline(name: str) -> Pipeline:
+    return parse_pipeline(f"name: {name}\nsource: {{connection: m}}\nkafka: {{connection: k}}\n", f"{name}.yaml")
+
+
+def test_pipeline_whose_servers_do_not_answer_is_an_error_and_the_others_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = Event()
+
+    def read(of: Pipeline) -> Position:
+        if of.name == "silent":
+            answered.wait(60)
+        return Position(Status(of.name, "current", lag_bytes=0), UNKNOWN)
+
+    monkeypatch.setattr(freshness_dag, "_read_position", read)
+    monkeypatch.setattr(freshness_dag, "_READ_SECONDS", 1)
+    try:
+        found = freshness_dag._read_positions([pipeline("silent"), pipeline("shop")])
+    finally:
+        answered.set()
+    assert [(each.status.pipeline, each.status.state) for each in found] == [("silent", "error"), ("shop", "current")]
+    assert "did not answer within 1 s" in (found[0].status.error or "")
