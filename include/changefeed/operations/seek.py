@@ -77,7 +77,7 @@ class SeekPlan:
     @property
     def effect(self) -> str:
         """The effect of the seek, in one sentence."""
-        where = f"in {self.files[0]} to {self.files[-1]}" if self.files else ""
+        where = "in " + " to ".join(dict.fromkeys((self.files[0], self.files[-1]))) if self.files else ""
         parts = [self.lost] if self.lost else []
         if self.repeated_bytes:
             parts.append(
