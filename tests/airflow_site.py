@@ -150,7 +150,7 @@ class Site:
             return {"": outcome, **{task["task_id"]: task["state"] for task in tasks}}
 
     def log(self, dag_id: str, task_id: str, run_id: str | None = None, attempt: int = 1) -> str:
-        """The log of a task, by default of the latest run."""
+        """The log of a task with the messages of its exceptions, by default of the latest run."""
         with self.client() as client:
             if run_id is None:
                 runs = client.get(f"/api/v2/dags/{dag_id}/dagRuns", params={"order_by": "-run_after", "limit": 1})
@@ -160,7 +160,11 @@ class Site:
                 params={"full_content": True},
                 headers={"Accept": "application/json"},
             )
-            return "\n".join(str(line.get("event", line)) for line in answer.json().get("content", []))
+            lines: list[str] = []
+            for line in answer.json().get("content", []):
+                lines.append(str(line.get("event", line)))
+                lines += [str(error["exc_value"]) for error in line.get("error_detail") or ()]
+            return "\n".join(lines)
 
 
 def wait_until(condition: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
