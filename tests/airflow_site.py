@@ -76,12 +76,12 @@ class Site:
     def client(self, user: str | None = "ada") -> httpx.Client:
         """A client that is logged in as ``user``; without a login if it is None."""
         headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
-        return httpx.Client(base_url=self.airflow.url, headers=headers, timeout=60)
+        return httpx.Client(base_url=self.airflow.url, headers=headers, timeout=120)
 
     def token(self, user: str) -> str:
         if user not in self._tokens:
             answer = httpx.post(
-                f"{self.airflow.url}/auth/token", json={"username": user, "password": user * 2}, timeout=30
+                f"{self.airflow.url}/auth/token", json={"username": user, "password": user * 2}, timeout=120
             )
             assert answer.status_code == 201, answer.text
             self._tokens[user] = answer.json()["access_token"]
@@ -116,13 +116,15 @@ class Site:
         self.parse()
         with self.client() as client:
             for path in (f"/api/v2/dags/{dag_id}" for dag_id in dag_ids):
-                wait_until(lambda path=path: client.get(path).status_code == 200, f"Airflow knows {path}", 90)
+                wait_until(lambda path=path: client.get(path).status_code == 200, f"Airflow knows {path}", 300)
 
     def parse(self) -> None:
         """Have Airflow parse the DAG files now. Otherwise it parses them every 30 seconds, to save CPU."""
         with self.client() as client:
             token = wait_until(
-                lambda: client.get(f"/api/v2/dags/{PARSED}").json().get("file_token"), f"Airflow knows DAG {PARSED}", 90
+                lambda: client.get(f"/api/v2/dags/{PARSED}").json().get("file_token"),
+                f"Airflow knows DAG {PARSED}",
+                300,
             )
             assert client.put(f"/api/v2/parseDagFile/{token}").status_code in (201, 409)
 
@@ -133,11 +135,11 @@ class Site:
             assert answer.status_code == 200, answer.text
             return str(answer.json()["dag_run_id"])
 
-    def run(self, dag_id: str, conf: dict[str, Any] | None = None, seconds: float = 300) -> dict[str, str]:
+    def run(self, dag_id: str, conf: dict[str, Any] | None = None, seconds: float = 600) -> dict[str, str]:
         """Run a DAG to its end; returns the states of its tasks, and of the run under ''."""
         return self.wait_for_run(dag_id, self.trigger(dag_id, conf), seconds)
 
-    def wait_for_run(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, str]:
+    def wait_for_run(self, dag_id: str, run_id: str, seconds: float = 600) -> dict[str, str]:
         """Wait until a run ends; returns the states of its tasks, and of the run under ''."""
         with self.client() as client:
 

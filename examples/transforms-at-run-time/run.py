@@ -50,7 +50,7 @@ def changefeed(*arguments: str, at: str = "", then: KafkaBroker | MysqlServer | 
         print(f"{then.product if isinstance(then, MysqlServer) else 'Kafka'}: killed with SIGKILL, restarted")
         then.start()
         fault_file.unlink(missing_ok=True)
-    text = command.communicate(timeout=120)[0]
+    text = command.communicate(timeout=600)[0]
     ended = {0: "done", 3: "nothing new"}.get(command.returncode)
     if then is not None:  # the result depends on how fast the server restarts
         return

@@ -30,8 +30,8 @@ DEBEZIUM = Artifact("io.debezium", "debezium-connector-mysql", "3.6.1.Final")
 CHECKSUMS = Path(__file__).with_name("connect.sha256")
 DOWNLOAD_BYTES = 48_500_000
 
-START_SECONDS = 90.0
-STATE_SECONDS = 60.0
+START_SECONDS = 240.0
+STATE_SECONDS = 180.0
 
 
 def fetch_connect(home: Home) -> Path:

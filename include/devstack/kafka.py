@@ -26,7 +26,7 @@ LOGGING = Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 CHECKSUMS = Path(__file__).with_name("kafka.sha256")
 DOWNLOAD_BYTES = 45_100_000
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 HEAP = "512m"
 STARTED = "Kafka Server started"
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1"

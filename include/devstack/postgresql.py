@@ -25,7 +25,7 @@ RELEASE = "17"
 PACKAGES = (f"postgresql-{RELEASE}", f"postgresql-client-{RELEASE}", "libc6")
 USER = "changefeed"
 DATABASE = "postgres"
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 
 _NULL = "\\N"
 _PROGRAMS = ("initdb", "postgres", "psql")

@@ -33,7 +33,7 @@ GO_HASHES = (
 )
 GO_BYTES = 75_000_000
 VERSION = "1.8.0"
-START_SECONDS = 20.0
+START_SECONDS = 120.0
 
 _MODULE = f"""module registry
 go 1.24

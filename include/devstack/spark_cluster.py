@@ -19,7 +19,7 @@ from devstack.java import fetch_java
 from devstack.port import LOCALHOST, free_port, is_listening
 from devstack.process import ServerProcess
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 
 
 class SparkCluster:
@@ -55,7 +55,7 @@ class SparkCluster:
         file = self.conf_folder / "spark-defaults.conf"
         file.touch(0o600)
         file.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-        self._start(self._master, "master.Master", "--host", LOCALHOST, "--port", str(self.port))
+        self._start(self._master, LOCALHOST, "master.Master", "--port", str(self.port))
         self._master.wait_until(lambda: is_listening(self.port), START_SECONDS)
         for worker in self.workers:
             self.start_worker(worker)
@@ -65,7 +65,7 @@ class SparkCluster:
         number = self.workers.index(worker) + 1
         host, folder = f"127.0.0.{number}", str(self.directory / f"worker{number}")
         size = ["--cores", "1", "--memory", "600m", "--work-dir", folder]
-        self._start(worker, "worker.Worker", "--host", host, *size, self.url)
+        self._start(worker, host, "worker.Worker", *size, self.url)
         worker.wait_until(lambda: "Successfully registered with master" in worker.log_text(), START_SECONDS)
 
     def stop(self, grace: float = 10.0) -> None:
@@ -78,7 +78,7 @@ class SparkCluster:
         record = self.home.record_of(folder)
         return ServerProcess(f"Spark {name} in {self.directory}", record, folder / "server.log", self._owner)
 
-    def _start(self, process: ServerProcess, program: str, *options: str) -> None:
+    def _start(self, process: ServerProcess, host: str, program: str, *options: str) -> None:
         java = fetch_java(self.home)
         spark = _spark_home()
         own = f"org.apache.spark.deploy.{program}"
@@ -88,11 +88,12 @@ class SparkCluster:
             "SPARK_HOME": str(spark),
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_CONF_DIR": str(self.conf_folder),
+            "SPARK_LOCAL_IP": host,  # otherwise Spark resolves the machine's name, which may have no address
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(PROJECT / "include"),
         }
         command = [str(java), "-Xmx200m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{spark}/jars/*", own]
-        process.start([*command, "--webui-port", "0", *options], env=env, cwd=self.directory)
+        process.start([*command, "--host", host, "--webui-port", "0", *options], env=env, cwd=self.directory)
 
 
 def _spark_home() -> Path:

@@ -14,7 +14,7 @@ from devstack.java import fetch_java
 from devstack.port import LOCALHOST, free_port
 from devstack.process import ServerProcess
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 
 
 class SparkConnectServer:

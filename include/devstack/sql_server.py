@@ -28,7 +28,7 @@ REPLICATION_USER = "changefeed"
 Options = Mapping[str, str | int]
 """Server options as in a `my.cnf`: `{"binlog_row_metadata": "FULL"}`."""
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 SOCKET = "server.sock"
 """The Unix socket, relative to the data directory: an absolute path may exceed the maximum length."""
 

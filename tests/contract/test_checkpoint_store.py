@@ -80,7 +80,7 @@ class VariableProcess:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
         self._answers.close()
 
 
@@ -346,7 +346,7 @@ def test_of_processes_that_commit_at_once_exactly_one_wins(opened: Opened, first
     workers = [processes.Process(target=_advance, args=(opened, expected, new, ready, won)) for new in news]
     for worker in workers:
         worker.start()
-    winners = [position for _ in workers if (position := won.get(timeout=60))]
+    winners = [position for _ in workers if (position := won.get(timeout=600))]
     for worker in workers:
         worker.join()
     stored = store.load(first.pipeline)

@@ -125,7 +125,7 @@ def test_finished_batches_pass_by_its_sender(inner: InnerProducer, kafka_broker:
         for at in range(3):
             first = 100 * round_number + 10 * at
             inner.send_batch(unique_name, 1, FinishedRecords(*record_batch(range(first, first + 10))), done)
-        assert all_there.wait(20), f"kafka-python's sender takes no batches out of its accumulator: {READ}"
+        assert all_there.wait(120), f"kafka-python's sender takes no batches out of its accumulator: {READ}"
         assert [error for _, error in answers] == [None] * 3, READ
         inner.commit(10)
     inner.close(5)

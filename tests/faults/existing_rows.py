@@ -76,7 +76,7 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(240)
         assert self.error is None, self.error
 
     def _run(self) -> None:

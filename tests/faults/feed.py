@@ -83,12 +83,12 @@ class Runner:
         asked = {"name": name, "env": env, "log": str(log), "windows": windows, "command": command}
         with self._asking:
             print(json.dumps(asked), file=self._process.stdin, flush=True)
-            return Forked(self._begun.get(timeout=120), self.codes)
+            return Forked(self._begun.get(timeout=240), self.codes)
 
     def stop(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
 
 
 @dataclass
@@ -104,9 +104,15 @@ class Forked:
     def wait(self, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         while self.pid not in self.codes:
-            assert time.monotonic() < deadline, f"run {self.pid} does not end"
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"run {self.pid}", timeout)
             time.sleep(0.01)
         return self.codes[self.pid]
+
+    def print_stacks(self) -> None:
+        """Let the run print where its threads are."""
+        os.kill(self.pid, signal.SIGUSR1)
+        time.sleep(1)
 
 
 @dataclass
@@ -119,7 +125,7 @@ class Run:
     tells_terminal: bool = False
     """Whether `result` is 2 for a terminal error of a command, whose exit code is 1 for any error."""
 
-    def wait_until_held(self, seconds: float = 90) -> bool:
+    def wait_until_held(self, seconds: float = 300) -> bool:
         """Wait for the stage of the fault; False if the run ended before it."""
         deadline = time.monotonic() + seconds
         while not self.file.exists():
@@ -137,13 +143,15 @@ class Run:
         for pid in processes_of(self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(120)
 
-    def result(self, seconds: float = 240) -> int:
+    def result(self, seconds: float = 300) -> int:
         try:
             code = int(self.process.wait(seconds))
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"the run did not end in {seconds} seconds:\n{self.text()[-4000:]}") from error
+            if isinstance(self.process, Forked):
+                self.process.print_stacks()
+            raise AssertionError(f"the run did not end in {seconds} seconds:\n{self.text()[-12000:]}") from error
         return 2 if code == 1 and self.tells_terminal and self._is_terminal() else code
 
     def _is_terminal(self) -> bool:
@@ -313,7 +321,7 @@ class Feed:
         assert code in (0, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
         return run.text()
 
-    def run_until_current(self, *, spark: bool | None = None, seconds: float = 240) -> None:
+    def run_until_current(self, *, spark: bool | None = None, seconds: float = 300) -> None:
         """Run the pipeline again and again, at most ``seconds`` each, until nothing is new."""
         for _ in range(5):
             run = self.begin(spark=spark)

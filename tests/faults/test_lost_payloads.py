@@ -53,7 +53,7 @@ def test_lost_payload_file_fails_the_run_and_the_next_run_publishes_all(
         run.go_on()
         assert run.result() == 1, run.text()
         assert words in run.text(), run.text()
-        psutil.wait_procs(jvms, timeout=60)  # the JVM ends after its driver, and removes them
+        psutil.wait_procs(jvms, timeout=240)  # the JVM ends after its driver, and removes them
         assert not list(blocks.rglob("batches-*")), "a run that ends leaves none"
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)

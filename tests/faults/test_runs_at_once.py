@@ -74,5 +74,5 @@ def test_run_waits_for_a_short_run_and_with_a_long_timeout_for_all(kafka_broker:
                 with pytest.raises(PipelineBusyError, match="is alive"):
                     claim("impatient")
             order.append("holder")
-        waiting.join(60)
+        waiting.join(240)
     assert order == ["holder", "waiter"] * 2

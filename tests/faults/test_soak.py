@@ -30,7 +30,7 @@ MINUTES = float(os.environ.get("CHANGEFEED_SOAK_MINUTES", "0"))
 WINDOW_SECONDS = 30 if MINUTES else 0
 SHORT_WINDOWS = 3
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(600 + int(MINUTES * 120))]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200 + int(MINUTES * 120))]
 
 
 class Writer:
@@ -49,7 +49,7 @@ class Writer:
             yield
         finally:
             self._stopped.set()
-            self._thread.join(60)
+            self._thread.join(240)
             self._compress(False)
         if self._error is not None:
             raise self._error
@@ -108,7 +108,7 @@ class Use:
 
 def wait_for_jvm(run: Run) -> None:
     """A local run's JVM ends a little later than the run, and removes its files."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while processes_of(run.process.pid):
         assert time.monotonic() < deadline, "a process of the run does not end"
         time.sleep(0.1)

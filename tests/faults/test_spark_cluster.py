@@ -21,7 +21,7 @@ from faults.test_speculation import window_of
 from devstack.identity import ProcessId, family
 from devstack.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture

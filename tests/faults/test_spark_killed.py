@@ -57,7 +57,7 @@ def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothi
     kill_one(run, what)
     if what == "driver":
         assert run.result() != 0
-        psutil.wait_procs([psutil.Process(pid) for pid in jvms if psutil.pid_exists(pid)], timeout=60)
+        psutil.wait_procs([psutil.Process(pid) for pid in jvms if psutil.pid_exists(pid)], timeout=240)
         assert not [*tmp_path.rglob("batches-*")], "its JVM has ended, and removed them"
     else:
         run.file.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ class CopyingSpark(InlineSpark):
     def _reached(self, stage: str) -> None:
         if stage == "in_open_transaction":
             self._in_transaction[self._copy.number].set()
-            assert self._released.wait(60)
+            assert self._released.wait(240)
 
     def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Result]]) -> list[Result]:
         def run(number: int) -> list[Result]:
@@ -70,9 +70,9 @@ class CopyingSpark(InlineSpark):
 
         with ThreadPoolExecutor(2) as threads:
             first = threads.submit(run, 0)
-            assert self._in_transaction[0].wait(60)
+            assert self._in_transaction[0].wait(240)
             second = threads.submit(run, 1)
-            assert self._in_transaction[1].wait(60)  # it took over
+            assert self._in_transaction[1].wait(240)  # it took over
             self._released.set()
             try:
                 return first.result()

@@ -20,7 +20,7 @@ from faults.feed import PROJECT, Feed
 
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 class Task:
@@ -102,8 +102,8 @@ def test_job_ends_with_its_task_and_the_next_run_publishes_the_rest(
     assert any("jobs/ingest.py" in command for command in task.job_processes())
     assert any("java" in command for command in task.job_processes()) is is_submitted
     task.process.send_signal(number)
-    wait(lambda: not task.job_processes(), "no process of the job is left", 30)
-    task.process.wait(60)
+    wait(lambda: not task.job_processes(), "no process of the job is left", 240)
+    task.process.wait(240)
     tasked.use_connect(spark_connect.url)
     output = tasked.run(spark=True)
     assert "did not end in order" not in output, "the claim was returned"

@@ -245,5 +245,5 @@ def test_batches_that_are_not_delivered_in_time_are_not_committed_without(line: 
     with pytest.raises(RetryableError):
         ours.commit("a part")
     ours.close()
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
     assert rows_of(line.broker.bootstrap, topic)[0] == []

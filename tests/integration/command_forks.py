@@ -59,7 +59,7 @@ class CommandForks:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
 
 
 def main() -> None:

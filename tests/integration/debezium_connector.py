@@ -32,7 +32,7 @@ _SETTINGS = {
     "key.converter.schemas.enable": "true",
     "value.converter.schemas.enable": "true",
 }
-_SECONDS = 120.0
+_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

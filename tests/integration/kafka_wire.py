@@ -85,7 +85,7 @@ def rows_of(bootstrap: str, topic: str, isolation: str = "read_committed") -> di
         }
     )
     try:
-        partitions = sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions)
+        partitions = sorted(consumer.list_topics(topic, timeout=120).topics[topic].partitions)
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in partitions])
         rows: dict[int, list[int]] = {partition: [] for partition in partitions}
         waiting, deadline = set(partitions), time.monotonic() + 60

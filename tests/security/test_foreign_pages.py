@@ -38,7 +38,7 @@ LOOKS = ["/changefeed/", "/changefeed/docs", "/changefeed/openapi.json", "/chang
 def browser(airflow_site: Site) -> Iterator[httpx.Client]:
     """A client with the login cookie of an admin, without headers of a page."""
     cookies = {"_token": airflow_site.token("ada")}
-    with httpx.Client(base_url=airflow_site.airflow.url, cookies=cookies, timeout=60) as client:
+    with httpx.Client(base_url=airflow_site.airflow.url, cookies=cookies, timeout=120) as client:
         yield client
 
 

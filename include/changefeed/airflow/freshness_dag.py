@@ -83,6 +83,8 @@ def check_freshness() -> None:
     positions = _read_positions(checked)
     _log_positions(positions)
     texts = [_describe_refused(path) for path in sorted(refused)]
+    for text in texts:
+        _log.error("%s", text)
     for pipeline, position in zip(checked, positions, strict=True):
         try:
             alerts = _alerts_of(pipeline, position, site.freshness)

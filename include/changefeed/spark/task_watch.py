@@ -16,6 +16,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -24,7 +25,10 @@ _log = logging.getLogger(__name__)
 TASK_PROCESSES = "CHANGEFEED_TASK_PROCESSES"
 """The environment variable with the pids of the task's processes, separated by commas."""
 
-END_SECONDS = 10
+_LOOK_SECONDS = 0.5
+"""How often it looks whether they have ended, if the kernel does not tell it."""
+
+END_SECONDS = 30
 """How long a job may take to end in order, before it is killed."""
 
 
@@ -51,25 +55,36 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _wait_for_end(pids: list[int]) -> None:
-    poll = select.poll()
-    for pid in pids:
-        try:
-            poll.register(os.pidfd_open(pid), select.POLLIN)
-        except ProcessLookupError:
-            break  # it has ended already
-        except OSError as error:
-            _log.warning(
-                "the end of process %d cannot be watched: %s. If the task is killed, this job continues, and a retry "
-                "fails until it has ended. Linux 5.3 or newer is needed.",
-                pid,
-                error,
-            )
-    else:
-        poll.poll()
+    try:
+        _wait_for_one(pids)
+    except ProcessLookupError:  # one has ended already
+        pass
+    except (AttributeError, OSError):  # older than Linux 5.3, a container that forbids it, or a Python without it
+        while all(map(_is_alive, pids)):
+            time.sleep(_LOOK_SECONDS)
     _kill_later()  # here too, because the handler runs only when the main thread returns to Python
     os.kill(os.getpid(), signal.SIGTERM)
     _log.warning("the task that started this job has ended, so the job ends")
     _cancel_jobs()
+
+
+def _wait_for_one(pids: list[int]) -> None:
+    """Wait until one of the processes has ended."""
+    poll = select.poll()
+    for pid in pids:
+        poll.register(os.pidfd_open(pid), select.POLLIN)
+    poll.poll()
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process has not ended; also if it is another user's, which /proc may hide."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
 
 
 def _kill_later() -> None:

@@ -97,7 +97,7 @@ def test_asset_events_of_changed_tables_start_the_downstream_dag(shop: Site, cau
             answer = client.get("/api/v2/assets/events")
             return list(answer.json()["asset_events"]) if answer.status_code == 200 else None
 
-        events = wait_until(read_events, "Airflow returns the asset events", 60)
+        events = wait_until(read_events, "Airflow returns the asset events", 300)
         (orders,) = [event for event in events if event["extra"].get("table") == "shop.orders"]
         assert orders["uri"] == "kafka://kafka_shop/shop.orders"
         assert orders["extra"]["rows"] == 9
@@ -109,7 +109,7 @@ def test_asset_events_of_changed_tables_start_the_downstream_dag(shop: Site, cau
             runs = client.get("/api/v2/dags/example_downstream/dagRuns").json()["dag_runs"]
             return str(runs[0]["dag_run_id"]) if runs else None
 
-        run_id = wait_until(downstream, "the downstream DAG runs", 60)
+        run_id = wait_until(downstream, "the downstream DAG runs", 300)
     assert shop.wait_for_run("example_downstream", run_id)[""] == "success"
     assert "9 rows of shop.orders" in shop.log("example_downstream", "show", run_id)
 

@@ -14,7 +14,7 @@ from devstack.spark_connect import SparkConnectServer
 
 INGEST = "changefeed_ingest__lost"
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 
 def test_new_airflow_database_resumes_from_kafka_and_repeats_nothing(

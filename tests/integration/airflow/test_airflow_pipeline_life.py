@@ -18,7 +18,7 @@ API = "/changefeed/api/pipelines"
 NAMES = ("lifef", "lifet")
 """Two pipelines: one with a follower, one with a function."""
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def _check_paused_pipeline_is_moved_by_gtids(life: Site, before: str) -> None:
         unknown = editor.post(f"{API}/lifet/seek/plan", json={"to": f"{before},3e11fa47-71ca-11e1-9e33-c80aa9429562:1"})
         assert (unknown.status_code, "never executed" in unknown.text) == (422, True), unknown.text
         assert editor.post(f"{API}/lifet/pause").json()["paused"] is True
-        wait_until(lambda: not editor.get(f"{API}/lifet").json()["dag"]["running"], "no run is under way", 30)
+        wait_until(lambda: not editor.get(f"{API}/lifet").json()["dag"]["running"], "no run is under way", 300)
     run(life, "ulf", "lifet", action="seek", **target)
     with life.client("ulf") as editor:
         latest = editor.get(f"{API}/lifet/seeks").json()["seeks"][0]

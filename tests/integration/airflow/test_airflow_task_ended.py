@@ -19,7 +19,7 @@ from devstack.spark_connect import SparkConnectServer
 
 INGEST = "changefeed_ingest__ended"
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 
 @dataclass
@@ -32,7 +32,7 @@ class HeldSite:
     def hold(self) -> tuple[str, psutil.Process]:
         """Start a run; returns its id and the driver, which is held."""
         run_id = self.site.trigger(INGEST)
-        wait_until(self.held.exists, "the job is before the seal", 120)
+        wait_until(self.held.exists, "the job is before the seal", 300)
         (driver,) = [process for process in psutil.process_iter() if self._is_driver(process)]
         return run_id, driver
 
@@ -64,7 +64,7 @@ def ended(
         "CHANGEFEED_FAULT": "before_seal",
         "CHANGEFEED_FAULT_FILE": str(held),
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     }
     with site(tmp_path / "site", source_mysql, kafka_broker, spark_connect, settings) as airflow:
@@ -82,7 +82,7 @@ def test_job_ends_when_its_task_is_marked_failed_or_its_worker_is_killed(ended: 
     with ended.site.client() as client:
         path = f"/api/v2/dags/{INGEST}/dagRuns/{run_id}/taskInstances/ingest"
         assert client.patch(path, json={"new_state": "failed"}).status_code == 200
-    driver.wait(60)
+    driver.wait(240)
     ended.go_on()
 
     mysql.execute("INSERT INTO ended.t VALUES ()")
@@ -91,13 +91,13 @@ def test_job_ends_when_its_task_is_marked_failed_or_its_worker_is_killed(ended: 
     assert task is not None
     supervisor = task.ppid()
     os.kill(supervisor, signal.SIGKILL)
-    psutil.wait_procs([driver, task], timeout=30)
+    psutil.wait_procs([driver, task], timeout=240)
     assert not driver.is_running()
     assert not task.is_running()
     ended.go_on()
 
     run_id = ended.site.trigger(INGEST)
-    wait_until(lambda: ended.go_on() and ended.state(run_id) in ("success", "failed"), "the next run ends", 120)
+    wait_until(lambda: ended.go_on() and ended.state(run_id) in ("success", "failed"), "the next run ends", 600)
     assert ended.state(run_id) == "success", ended.site.log(INGEST, "ingest", run_id)
     assert "did not end in order" not in ended.site.log(INGEST, "ingest", run_id)
     published = ids(committed(ended.site.kafka.bootstrap, "ended.t"))

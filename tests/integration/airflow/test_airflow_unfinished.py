@@ -128,9 +128,9 @@ def hold(site: Site) -> str:
     run_id = site.trigger(INGEST)
     path = f"/api/v2/dags/{INGEST}/dagRuns/{run_id}/taskInstances/ingest"
     with site.client() as client:
-        wait_until(lambda: client.get(path).json()["state"] in ("running", "success"), "the job runs", 120)
+        wait_until(lambda: client.get(path).json()["state"] in ("running", "success"), "the job runs", 300)
         assert client.post(f"{API}/pause").status_code == 200
-        wait_until(lambda: client.get(path).json()["state"] == "success", "the job has ended", 120)
+        wait_until(lambda: client.get(path).json()["state"] == "success", "the job has ended", 300)
     shown = look(site)
     assert (shown["dag"]["held"], shown["standing"]["text"]) == ([run_id], "paused, a run is held")
     return run_id

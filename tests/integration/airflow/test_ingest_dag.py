@@ -63,7 +63,7 @@ class Feed:
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
-            self._process.wait(60)
+            self._process.wait(240)
             self._results.close()
 
     def do(self, what: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import pytest
 
 from devstack.home import PROJECT
 
-pytestmark = pytest.mark.extended
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 _VARYING = re.compile(
     r'("(?:timestamp|offset|log_pos|event_size)":|binlog\.\d{6}:|127\.0\.0\.1:|, )\d[\d,]*(?= bytes of binlog)?'
@@ -38,7 +38,7 @@ def output_of(example: str, *arguments: str) -> str:
         | {"PYTHONPATH": str(PROJECT / "include")},  # Spark Connect's client leaves settings in this process
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1100,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,6 @@ def test_fast_reader_registers_keeps_its_limit_and_reads_every_event() -> None:
     assert _RATE.search(lines[-1])
 
 
-@pytest.mark.timeout(600)  # eleven commands, each with a Spark of its own
 @pytest.mark.parametrize("release", ["9.7", "8.0"])
 def test_functions_lose_and_repeat_nothing_if_both_servers_are_killed(release: str) -> None:
     lines = output_of("transforms-at-run-time", release).splitlines()

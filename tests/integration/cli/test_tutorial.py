@@ -28,12 +28,12 @@ from devstack.home import PROJECT, Home
 
 PAGE = PROJECT / "docs" / "tutorial.md"
 COPIED = ("Makefile", "pyproject.toml", "requirements.lock", "dags", "include", "jobs", "plugins")
-NOT_INHERITED = ("AIRFLOW", "CHANGEFEED_", "KAFKA_", "MAKE", "MFLAGS", "MYSQL_", "PYSPARK_", "SPARK_")
-STEP_SECONDS = 300.0
+NOT_INHERITED = ("AIRFLOW", "CHANGEFEED_", "COLUMNS", "KAFKA_", "MAKE", "MFLAGS", "MYSQL_", "PYSPARK_", "SPARK_")
+STEP_SECONDS = 600.0
 FAILED = "\x1ffailed: "
 DONE = "\x1fdone"
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1800)]
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def first_terminal(folder: Path, commands: str) -> Iterator[Path]:
         )
     try:
         yield log
-        process.wait(60)
+        process.wait(240)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
+            process.wait(240)
 
 
 class SecondTerminal:

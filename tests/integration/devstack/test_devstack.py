@@ -127,7 +127,7 @@ def test_kafka_returns_a_produced_record(kafka_broker: KafkaBroker, unique_name:
     with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
         admin.create_topics([NewTopic(unique_name, 2, 1)])
     with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap) as producer:
-        producer.send(unique_name, key=b"k", value=b"hello").get(timeout=20)
+        producer.send(unique_name, key=b"k", value=b"hello").get(timeout=120)
     assert values(kafka_broker, unique_name) == [b"hello"]
 
 
@@ -196,7 +196,7 @@ def test_kafka_keeps_data_and_port_after_kill(tmp_path: Path) -> None:
         with KafkaAdminClient(bootstrap_servers=before) as admin:
             admin.create_topics([NewTopic("kept", 1, 1)])
         with KafkaProducer(bootstrap_servers=before) as producer:
-            producer.send("kept", b"hello").get(timeout=20)
+            producer.send("kept", b"hello").get(timeout=120)
         broker.kill()
         broker.start()
         assert broker.bootstrap == before
@@ -231,11 +231,11 @@ def test_airflow_serves_logged_in_users_locally_and_stops_completely(
     server.start()
     try:
         assert server.running
-        with urllib.request.urlopen(f"{server.url}/api/v2/version", timeout=20) as answer:
+        with urllib.request.urlopen(f"{server.url}/api/v2/version", timeout=120) as answer:
             assert json.load(answer)["version"].startswith("3.")
         for refused in ("/api/v2/dags", "/auth/token", "/auth/token/login"):
             with pytest.raises(urllib.error.HTTPError, match=r"401|403"):
-                urllib.request.urlopen(server.url + refused, timeout=20)
+                urllib.request.urlopen(server.url + refused, timeout=120)
         assert server.read("/api/v2/dags")["total_entries"] == 0
         assert AirflowServer(server.directory, project=project).password == server.password
         assert (server.directory / "passwords.json").stat().st_mode & 0o777 == 0o600
@@ -260,7 +260,7 @@ def test_stop_ends_child_processes_and_may_be_repeated(tmp_path: Path) -> None:
     process = ServerProcess("parent", tmp_path / "parent.json", tmp_path / "parent.log")
     script = "sh -c 'trap \"\" TERM; echo $$ > child; while true; do sleep 0.1; done' & wait"
     process.start(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"]}, cwd=tmp_path)
-    process.wait_until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text() != "", 10)
+    process.wait_until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text() != "", 120)
     child = ProcessId.of(int((tmp_path / "child").read_text()))
     assert child is not None
     process.stop(grace=5)
@@ -301,7 +301,7 @@ def test_servers_of_a_killed_test_session_are_ended_by_the_next(tmp_path: Path) 
     session.kill()
     session.wait()
     assert end_orphans(home) == ["sleeper"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while server.alive() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not server.alive()

@@ -80,7 +80,7 @@ def python(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
         env={**os.environ, "PYTHONPATH": path, "COLUMNS": "300"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
 
 

@@ -273,6 +273,6 @@ def _headers(pipeline: Pipeline, partition: int, count: int) -> list[Any]:
         {"bootstrap.servers": pipeline.connection.bootstrap, "group.id": "none", "isolation.level": "read_committed"}
     )
     consumer.assign([TopicPartition(pipeline.topic, partition, 0)])
-    read = consumer.consume(count, timeout=30)
+    read = consumer.consume(count, timeout=120)
     consumer.close()
     return [record.headers() for record in read]

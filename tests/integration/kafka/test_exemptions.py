@@ -93,7 +93,7 @@ def test_level_is_put_back_by_the_next_run_after_kill(
             passed.pop(0)
             if not passed:
                 reached.set()
-                goes_on.wait(20)
+                goes_on.wait(240)
                 raise ConnectionAbortedError  # what the dead process asked for is not done
 
     passed = steps[: at + 1]
@@ -101,7 +101,7 @@ def test_level_is_put_back_by_the_next_run_after_kill(
     ruled.before = hold
     dying = subprocess.Popen(command)
     try:
-        assert reached.wait(30)
+        assert reached.wait(240)
         dying.send_signal(signal.SIGKILL)
         assert dying.wait() == -signal.SIGKILL
     finally:

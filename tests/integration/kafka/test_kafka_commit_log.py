@@ -101,7 +101,7 @@ def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipelin
         _stranger(pipeline).abort_transaction()
     begun = time.monotonic()
     assert list(pipeline.log.read().progress) == [(pipeline.topic, 0)]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline, owned: OwnedLog) -> None:

@@ -276,7 +276,7 @@ def test_a_zombie_is_fenced(pipeline: Pipeline) -> None:
     def pause(stage: str) -> None:
         if stage == "in_open_transaction":
             zombie_pauses.set()
-            go_on.wait(60)
+            go_on.wait(240)
 
     def zombie() -> None:
         try:
@@ -287,12 +287,12 @@ def test_a_zombie_is_fenced(pipeline: Pipeline) -> None:
 
     thread = threading.Thread(target=zombie)
     thread.start()
-    assert zombie_pauses.wait(60)
+    assert zombie_pauses.wait(240)
     attempt = pipeline.fence()
     with pipeline.publisher(attempt=attempt) as publisher:
         (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(300)))
     go_on.set()
-    thread.join(60)
+    thread.join(240)
     assert receipt.messages == 300
     assert [type(error) for error in caught] == [FencedError]
     assert _seen(pipeline) == ids_of(range(300))
@@ -494,7 +494,7 @@ def test_two_tasks_publish_at_once_into_one_commit_log(pipeline: Pipeline) -> No
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(240)
     assert _seen(pipeline) == ids_of(range(2000))
     assert {key: each.messages for key, each in pipeline.log.read().progress.items()} == {
         (pipeline.topic, 0): 1000,

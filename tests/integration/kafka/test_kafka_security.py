@@ -153,7 +153,7 @@ def _reported(guarded: Guarded, name: str, **options: str) -> Iterator[str]:
         with pytest.raises(ChangefeedError) as raised:
             call()
         assert isinstance(raised.value, SettingsError), raised.value
-        assert time.monotonic() - begun < 12
+        assert time.monotonic() - begun < 60
         yield str(raised.value)
 
 

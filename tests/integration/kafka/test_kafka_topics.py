@@ -111,7 +111,7 @@ def test_limits_are_the_topics_own(connection: KafkaConnection, unique_name: str
 def test_a_broker_that_is_there_answers_soon(connection: KafkaConnection) -> None:
     begun = time.monotonic()
     assert connection.broker_count() == 1
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_row_that_somebody_else_locks_is_waited_for(followed: Followed, monkey
         cursor.execute(f"SELECT * FROM {name}.one WHERE id = 2 FOR UPDATE")
         run = threading.Thread(target=followed.follow)
         run.start()
-        assert rolled_back.wait(60)
+        assert rolled_back.wait(240)
         holder.rollback()
         run.join()
     followed.check()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 import ssl
+import tempfile
 from pathlib import Path
-from tempfile import gettempdir
 from urllib.parse import urlencode
 
 import pytest
@@ -69,7 +69,7 @@ def test_server_without_accepted_tls_version_is_refused_with_a_remedy(
 
 
 def test_certificates_and_key_as_pem_text_open_a_verified_connection(
-    mysql_server: MysqlServer, unique_name: str
+    mysql_server: MysqlServer, unique_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As text in an Airflow connection, they need no file on the workers. The login requires the client's own."""
     user = unique_name[:32]
@@ -79,11 +79,11 @@ def test_certificates_and_key_as_pem_text_open_a_verified_connection(
         uri = f"mysql://{user}:own@127.0.0.1:{mysql_server.port}/?ssl_verify=ca&{urlencode(texts)}"
         connection: MysqlConnection = pickle.loads(pickle.dumps(MysqlConnection.from_uri(uri)))
         assert "BEGIN" not in repr(connection)
-        before = set(Path(gettempdir()).iterdir())
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         with Session(connection) as session:
             assert session.row("SELECT CURRENT_USER()") == (f"{user}@%",)
             assert isinstance(session.raw._sock, ssl.SSLSocket)
-        assert not [file for file in set(Path(gettempdir()).iterdir()) - before if "pem" in file.name]
+        assert list(tmp_path.iterdir()) == []
         with pytest.raises(SourceError, match="refuses user"):
             Session(MysqlConnection.from_uri(uri.partition("&ssl_cert=")[0]))
         with pytest.raises(SourceError, match=r"certificate is not accepted.*Nothing was sent"):

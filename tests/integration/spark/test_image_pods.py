@@ -93,9 +93,9 @@ def test_executor_of_the_entry_point_runs_a_task_of_its_driver(tmp_path: Path) -
             capture_output=True,
             text=True,
             check=False,
-            timeout=90,
+            timeout=400,
         )
-        printed = begin + driver.communicate(timeout=30)[0]
+        printed = begin + driver.communicate(timeout=240)[0]
     finally:
         driver.kill()
     assert (executor.returncode, driver.returncode) == (0, 0), executor.stderr[-2000:] + printed[-2000:]

@@ -60,12 +60,12 @@ def test_concurrent_installations_fetch_once(tmp_path: Path) -> None:
     def build(target: Path) -> None:
         builds.append(target)
         begun.set()
-        may_end.wait(10)
+        may_end.wait(120)
 
     threads = [threading.Thread(target=install_once, args=(home, "thing", build)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    begun.wait(10)
+    begun.wait(120)
     may_end.set()
     for thread in threads:
         thread.join()

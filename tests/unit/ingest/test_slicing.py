@@ -120,7 +120,7 @@ def test_a_reader_that_gives_up_ends_the_scout(monkeypatch: pytest.MonkeyPatch) 
     dump.allow(1)
     threading.Timer(0.1, dump.allow, [1]).start()
     cuttings.close()
-    assert dump.ended.wait(10)
+    assert dump.ended.wait(120)
     assert not scouting_threads()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from changefeed.spark.task_watch import TASK_PROCESSES
@@ -20,7 +20,9 @@ import os, sys, time
 from pathlib import Path
 from changefeed.spark import task_watch
 folder = Path(sys.argv[1])
-task_watch.END_SECONDS = 1
+task_watch.END_SECONDS = 1 if "stuck" in sys.argv else 240
+if "no-pidfd" in sys.argv:
+    del os.pidfd_open
 task_watch.end_with_task()
 try:
     (folder / "partial").write_text(str(os.getpid()))
@@ -49,12 +51,14 @@ def start_job(folder: Path, *pids: int, how: str = "", script: str = JOB) -> sub
     return job
 
 
+@pytest.mark.parametrize("how", ["", "no-pidfd"])
 def test_job_ends_in_order_when_one_of_its_task_s_processes_is_killed(
-    task: subprocess.Popen[bytes], tmp_path: Path
+    task: subprocess.Popen[bytes], tmp_path: Path, how: str
 ) -> None:
-    job = start_job(tmp_path, os.getpid(), task.pid)
+    """A kernel before Linux 5.3, or a container, may have no pidfd_open. The task is a zombie: nobody waits for it."""
+    job = start_job(tmp_path, os.getpid(), task.pid, how=how)
     task.kill()
-    assert job.wait(30) == 128 + signal.SIGTERM
+    assert job.wait(300) == 128 + signal.SIGTERM
     assert (tmp_path / "ended").read_text() == "in order"
 
 
@@ -62,13 +66,13 @@ def test_job_whose_task_ended_before_it_began_ends_in_order(task: subprocess.Pop
     task.kill()
     task.wait()
     job = start_job(tmp_path, os.getpid(), task.pid)
-    assert job.wait(30) == 128 + signal.SIGTERM
+    assert job.wait(300) == 128 + signal.SIGTERM
 
 
 def test_job_that_does_not_end_in_order_is_killed(task: subprocess.Popen[bytes], tmp_path: Path) -> None:
     job = start_job(tmp_path, task.pid, how="stuck")
     task.kill()
-    assert job.wait(30) == -signal.SIGALRM
+    assert job.wait(300) == -signal.SIGALRM
     assert not (tmp_path / "ended").exists()
 
 
@@ -77,7 +81,7 @@ def test_job_continues_while_its_task_lives_and_ends_on_sigterm(task: subprocess
     with pytest.raises(subprocess.TimeoutExpired):
         job.wait(0.2)
     job.terminate()
-    assert job.wait(30) == 128 + signal.SIGTERM
+    assert job.wait(300) == 128 + signal.SIGTERM
     assert (tmp_path / "ended").read_text() == "in order"
 
 
@@ -86,8 +90,8 @@ def test_job_ends_when_its_parent_is_killed_as_under_spark_submit(
 ) -> None:
     """The parent is a process between task and job, such as the JVM."""
     parent = start_job(tmp_path, task.pid, script=PARENT)
-    job = os.pidfd_open(int((tmp_path / "job").read_text()))
+    job = psutil.Process(int((tmp_path / "job").read_text()))
     parent.kill()
     parent.wait()
-    assert select.select([job], [], [], 30)[0], "the job ended"
+    job.wait(300)
     assert (tmp_path / "ended").read_text() == "in order"
