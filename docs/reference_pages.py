@@ -77,6 +77,7 @@ DETAILS = {
     "outbox": "[outbox](../how-to/publish-an-outbox.md)",
     "checkpoint": "[details](pipeline.md#where-the-checkpoint-is)",
     "commit_log": "[details](pipeline.md#the-key-of-the-logs)",
+    "heartbeat": "[details](../how-to/send-metrics-and-lineage.md#what-is-sent)",
     "freeze_schema": "[frozen schemas](schemas.md#frozen-schemas)",
     "publish_ddl": "[records](schemas.md#schema-change-records)",
     "statements": "[details](schemas.md#changes-in-statement-format)",
@@ -484,6 +485,7 @@ def metric_names() -> str:
 ## StatsD and OpenTelemetry
 
 The tasks of the DAGs report these through Airflow, as `[metrics]` in its configuration says.
+Airflow puts its prefix before each name: `airflow.changefeed.rows`. [Set it up](../how-to/send-metrics-and-lineage.md).
 
 {table(["metric", "kind", "tags", "description"], statsd)}
 ## Prometheus

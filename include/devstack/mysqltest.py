@@ -33,7 +33,7 @@ class TestFiles:
 
     def fetch(self, home: Home) -> Path:
         """The suite's folder, which is fetched once; raises FetchError if it cannot be fetched."""
-        return install_once(home, self.name, lambda target: _unpack(self.suite, self.package, target, self._place))
+        return install_once(home, self.name, lambda target: unpack_files(self.suite, self.package, target, self._place))
 
     def _place(self, member: PurePosixPath) -> PurePosixPath | None:
         destination = member.is_relative_to(self.folder) and member.suffix in (".test", ".inc")
@@ -54,7 +54,7 @@ def fetch_mariadb_binlog(home: Home) -> list[str]:
     def place(member: PurePosixPath) -> PurePosixPath | None:
         return PurePosixPath(program) if member == PurePosixPath(f"usr/bin/{program}") else None
 
-    folder = install_once(home, program, lambda target: _unpack(STABLE, "mariadb-client", target, place))
+    folder = install_once(home, program, lambda target: unpack_files(STABLE, "mariadb-client", target, place))
     return [*fetch_mysql(home).loader(), str(folder / program)]
 
 
@@ -62,7 +62,11 @@ Placement = Callable[[PurePosixPath], PurePosixPath | None]
 """Maps the path of a file in a package to its destination, or to None to skip the file."""
 
 
-def _unpack(suite: str, package: str, target: Path, place: Placement) -> None:
+def unpack_files(suite: str, package: str, target: Path, place: Placement) -> None:
+    """Unpack the files that ``place`` chooses of a package of Debian's ``suite`` into ``target``, without dependencies.
+
+    Raises FetchError if the package cannot be fetched or has none of the files.
+    """
     what = f"{package} (Debian {suite})"
     with tempfile.TemporaryDirectory(prefix="apt.", dir=target) as scratch:
         fetched = fetch_from_debian(suite, what, Path(scratch), lambda apt: apt.fetch_alone(package, what))

@@ -30,6 +30,7 @@ from devstack.mariadb import DEBIAN_RELEASE, JARS, MariadbServer, fetch_mariadb
 from devstack.mysql import OLD_RELEASES, MysqlServer, fetch_mysql
 from devstack.mysqltest import MARIADB_TESTS, fetch_mariadb_binlog
 from devstack.postgresql import fetch_postgresql
+from devstack.promtool import fetch_promtool
 from devstack.reaper import end_orphans
 from devstack.sql_server import Options, SqlServer
 
@@ -160,6 +161,7 @@ class Stack:
             fetch_kafka(self.home)
             fetch_mariadb_binlog(self.home)
             MARIADB_TESTS.fetch(self.home)
+            fetch_promtool(self.home)
         if consumers:
             fetch_kafka(self.home)
             fetch_connect(self.home)

@@ -7,6 +7,7 @@ from typing import Any
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.utils.log.log_reader import TaskLogReader
 from airflow.utils.session import create_session
 from sqlalchemy import func, or_, select
@@ -91,11 +92,13 @@ def count_retries(dag_id: str, run_id: str) -> int:
         return sum(max(0, number - 1) for number in tries)
 
 
-def last_end(dag_id: str) -> float | None:
-    """When a run of the DAG last ended, in Unix seconds; None if none has ended."""
+def last_push(dag_id: str, key: str) -> float | None:
+    """When a task of the DAG last pushed an XCom with this key, in Unix seconds; None if none has."""
     with create_session() as session:
-        end = session.scalar(select(func.max(DagRun.end_date)).where(DagRun.dag_id == dag_id))
-    return end.timestamp() if end else None
+        pushed = session.scalar(
+            select(func.max(XComModel.timestamp)).where(XComModel.dag_id == dag_id, XComModel.key == key)
+        )
+    return pushed.timestamp() if pushed else None
 
 
 def last_error(dag_id: str, run_id: str, *, logs: bool) -> dict[str, Any] | None:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter, Depends
 from fastapi.responses import PlainTextResponse
 
-from changefeed.airflow.freshness_dag import FRESHNESS_DAG_ID
+from changefeed.airflow.freshness_dag import CHECKED_KEY, FRESHNESS_DAG_ID
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
 from changefeed.settings.file import load_pipelines
 from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
-from changefeed_web.dag_state import count_retries, dag_state, last_end
+from changefeed_web.dag_state import count_retries, dag_state, last_push
 from changefeed_web.scrape import MetricsReaderDep
 
 router = APIRouter(tags=["metrics"])
@@ -56,7 +56,7 @@ METRICS = {
     ),
     "changefeed_recent_dead_letters": Metric("Dead letters of the last 100 windows in the commit log"),
     "changefeed_freshness_checked_at_seconds": Metric(
-        "End of the last run of the DAG changefeed_freshness, in Unix seconds", ()
+        "Time at which the DAG changefeed_freshness last checked all pipelines, in Unix seconds", ()
     ),
 }
 
@@ -70,7 +70,7 @@ def metrics(reader: MetricsReaderDep) -> str:
     pipelines, _ = load_pipelines()
     seen = [pipeline for name, pipeline in sorted(pipelines.items()) if reader.may_read(ingest_dag_id(name))]
     samples: list[Sample] = []
-    if reader.may_read(FRESHNESS_DAG_ID) and (checked_at := last_end(FRESHNESS_DAG_ID)) is not None:
+    if reader.may_read(FRESHNESS_DAG_ID) and (checked_at := last_push(FRESHNESS_DAG_ID, CHECKED_KEY)) is not None:
         samples.append(("changefeed_freshness_checked_at_seconds", {}, checked_at))
     for pipeline, reading in zip(seen, position.read_each(seen, _read), strict=True):
         samples += _samples(pipeline, *(reading or (position.NO_ANSWER, [], [], [])))

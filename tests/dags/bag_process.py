@@ -1,4 +1,4 @@
-"""Parses the dags folder as Airflow's DAG processor does, without network, and writes its content as JSON.
+"""Parses the dags folder as Airflow does, without network and optional providers, and writes its content as JSON.
 
 Arguments: the file to write, and optionally `calls` to count function calls, which doubles the time.
 """
@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
+import absent_openlineage  # noqa: F401 - the provider is optional
 import airflow.sdk  # Airflow's processor imports these before it parses
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization

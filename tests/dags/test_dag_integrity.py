@@ -89,6 +89,10 @@ def test_no_dag_file_has_an_import_error(ours: dict[str, Any]) -> None:
     assert ours["import_errors"] == {}
 
 
+def test_dags_need_no_optional_provider(ours: dict[str, Any]) -> None:
+    assert "openlineage" not in ours["imported"]
+
+
 def test_each_pipeline_has_its_ingest_dag(ours: dict[str, Any]) -> None:
     pipelines, errors = load_pipelines(PROJECT / "include" / "pipelines")
     assert not errors

@@ -29,6 +29,7 @@ ROOM_OF = {
         "dags": "defines DAGs",
         "plugins": "defines pages of Airflow",
     },
+    "openlineage": {"airflow": "home"},
     "pendulum": {"airflow": "home: Airflow's dates", "dags": "start dates", "plugins": "dates of runs"},
     "pyspark": {"spark": "home", "ingest": "its stages", "snapshot": "its stages", "verify": "its stages"},
     "py4j": {"spark": "home"},

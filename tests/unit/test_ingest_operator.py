@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -47,3 +50,29 @@ def test_kubernetes_without_its_provider_is_refused_with_the_package_to_install(
     set_master(monkeypatch, "k8s://https://cluster:6443")
     with pytest.raises(AirflowFailException, match=r"apache-airflow-providers-cncf-kubernetes, found none"):
         operator._get_hook()
+
+
+def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop.yaml").write_text(YAML + "spark: {conf: {spark.app.note: ours}}\n")
+    set_master(monkeypatch, "local[1]")
+    seen = tmp_path / "seen"
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f'#!/bin/sh\necho "$@" > {seen}\ncat {tmp_path}/conf >> {seen}\n')
+    submit.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{submit.parent}:{os.environ['PATH']}")
+    operator._openlineage_inject_parent_job_info = True
+    instance = SimpleNamespace(
+        dag_id="changefeed_ingest__shop", task_id="ingest", try_number=1, map_index=-1, run_id="r", hostname="",
+        dag_run=SimpleNamespace(run_after=datetime(2026, 1, 1, tzinfo=UTC), logical_date=None, conf={}, clear_number=0),
+        get_template_context=dict,
+    )  # fmt: skip
+    operator._run({"ti": instance})
+    command, *properties = seen.read_text().splitlines()
+    assert "openlineage" not in command
+    added = {line.partition("=")[0]: line for line in properties if "openlineage" in line}
+    assert "changefeed_ingest__shop.ingest" in added["spark.openlineage.parentJobName"]
+    assert {"spark.openlineage.parentRunId", "spark.openlineage.rootParentRunId"} <= added.keys()
+    assert any("spark.app.note" in line for line in properties), "the pipeline's own settings remain"

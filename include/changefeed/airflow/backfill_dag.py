@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-from typing import Any, cast
+from typing import Any
 
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.lineage import PublishingTask
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import backfill_params, read_params
-from changefeed.airflow.reporting import table_lines, window_lines
+from changefeed.airflow.reporting import records_by_topic, table_lines, window_lines
 from changefeed.airflow.tasks import fail_fast
 from changefeed.airflow.xcom_checks import check_own_backfill
 from changefeed.model.run_identity import backfill_identity
@@ -60,7 +61,9 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
             arguments=[],
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
-        finish = task(task_id="finish")(finish_range)(pipeline.name, cast(Any, plan))
+        finish = PublishingTask(
+            task_id="finish", pipeline=pipeline.name, python_callable=finish_range, op_args=[pipeline.name, plan]
+        )
         plan >> ingest >> finish
     dag.params.update(backfill_params())  # last: tasks that are created later copy the params
     return dag
@@ -129,4 +132,8 @@ def finish_range(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     manifest = fail_fast(lambda: finish_backfill(connections, window, identity))
     for line in window_lines([manifest]):
         _log.info("%s", line.replace("committed window 1", "published"))
-    return {"rows": manifest.rows, "messages": manifest.message_count}
+    return {
+        "rows": manifest.rows,
+        "records": records_by_topic([manifest]),
+        "messages": manifest.message_count,
+    }

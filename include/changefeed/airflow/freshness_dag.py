@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # at run time it would load the clients of Kafka and MySQL in
     from changefeed.operations.lag import Position
 
 FRESHNESS_DAG_ID = "changefeed_freshness"
+CHECKED_KEY = "checked"
+"""Key of the XCom of each run that has checked all pipelines, whether or not they are late."""
 
 _ANSWER_LIMITS = AnswerLimits(connect_seconds=5, answer_seconds=30)
 _READS_AT_ONCE = 8
@@ -95,6 +97,8 @@ def check_freshness() -> None:
             _log.error("%s", text)
             notify(pipeline, kind, text)
             texts.append(text)
+    instance: Any = get_current_context()["ti"]
+    instance.xcom_push(CHECKED_KEY, len(checked))
     if texts:
         raise AirflowFailException("not all pipelines publish in time: " + "; ".join(texts))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, task
@@ -13,6 +13,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from changefeed.airflow.alerts import deadline_missed, failure_callback
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
+from changefeed.airflow.lineage import PublishingTask
 from changefeed.airflow.markdown import code
 from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
@@ -78,8 +79,13 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
             conf=pipeline.spark.conf,
             pool=pipeline.pool,
         )
-        committing = task(task_id="commit", outlets=[pipeline_alias(pipeline.name)])(commit_window)
-        commit = committing(pipeline.name, cast(Any, plan))  # the XCom of plan, at run time
+        commit = PublishingTask(
+            task_id="commit",
+            pipeline=pipeline.name,
+            python_callable=commit_window,
+            op_args=[pipeline.name, plan],  # the XCom of plan, at run time
+            outlets=[pipeline_alias(pipeline.name)],
+        )
         plan >> ingest >> commit
     dag.params.update(ingest_params())  # last: tasks that are created later copy the params
     return dag

@@ -152,7 +152,7 @@ class JobOperator(SparkSubmitOperator):
             self._environment(pipeline),
             self._conf_file,
             conn_id=pipeline.spark.connection,
-            conf={**with_class_archive(self._conf), **pipeline.spark.conf},
+            conf={**with_class_archive(self._conf), **(self.conf or {})},
             name=f"changefeed-{pipeline.name}",
             application_args=[self._plan_file, *(self.application_args or ())],
             files=self._plan_file,
@@ -172,6 +172,7 @@ class JobOperator(SparkSubmitOperator):
         if context["ti"].try_number > 1:
             report_retry(self.pipeline_name, self.task_id)
         pipeline = load_pipeline(self.pipeline_name)
+        self.conf = dict(pipeline.spark.conf)  # Airflow adds that of OpenLineage to it
         if pipeline.spark.connect:
             return self._run_with_connect(pipeline)
         try:

@@ -48,6 +48,15 @@ def report_retry(pipeline: str, task: str) -> None:
     stats.incr("changefeed.retries", 1, tags={"pipeline": pipeline, "task": task})
 
 
+def records_by_topic(manifests: Iterable[Manifest]) -> dict[str, int]:
+    """The number of records that all attempts at the windows published, by topic."""
+    records: dict[str, int] = {}
+    for manifest in manifests:
+        for receipt in manifest.topics:
+            records[receipt.topic] = records.get(receipt.topic, 0) + receipt.messages + receipt.already_there
+    return dict(sorted(records.items()))
+
+
 def window_lines(manifests: Sequence[Manifest]) -> list[str]:
     """Lines of a table of rows by table and op, then one line for each window with its bytes and seconds by phase."""
     rows: dict[str, dict[str, int]] = {}

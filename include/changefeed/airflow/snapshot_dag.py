@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, cast
+from typing import Any
 
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.backfill_dag import POOL_VARIABLE
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.lineage import PublishingTask
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, snapshot_params
 from changefeed.airflow.reporting import table_lines
@@ -52,7 +53,9 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
             arguments=[],
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
-        finish = task(task_id="finish")(finish_tables)(pipeline.name, cast(Any, plan))
+        finish = PublishingTask(
+            task_id="finish", pipeline=pipeline.name, python_callable=finish_tables, op_args=[pipeline.name, plan]
+        )
         plan >> snapshot >> finish
     dag.params.update(snapshot_params())  # last: tasks that are created later copy the params
     return dag

@@ -12,9 +12,9 @@ from changefeed.airflow.alerts import exceeded_limits, notify
 from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
-from changefeed.airflow.reporting import report_position, report_windows, window_lines
+from changefeed.airflow.reporting import records_by_topic, report_position, report_windows, window_lines
 from changefeed.airflow.xcom_checks import read_planned_run
-from changefeed.errors import TerminalError
+from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.manifest import Manifest
 from changefeed.settings.file import load_pipeline
@@ -39,6 +39,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     """
     from changefeed.ingest.cut import cut
     from changefeed.operations.lag import retention_or_none
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan
 
     pipeline = load_pipeline(name)
@@ -58,6 +59,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     for kind, text in exceeded:
         notify(pipeline, kind, text)
     if planned.is_empty:
+        fail_fast(lambda: write_heartbeat(connections, Heartbeat.of_idle(planned)))
         _log.info("nothing new: checkpoint and head are both at %s", backlog.head)
         return None
     run = fail_fast(lambda: cut(connections, planned, bounds))
@@ -68,7 +70,10 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
-    """Move the checkpoint to the head of the last sealed window; returns the checkpoint, and rows by table and op."""
+    """Move the checkpoint to the head of the last sealed window.
+
+    Returns the checkpoint, rows by table and op, and records by topic.
+    """
     skip_after_seek(name, planned)
     pipeline = load_pipeline(name)
     run = read_planned_run(name, planned)
@@ -85,7 +90,11 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     left = len(run.windows) - len(manifests)
     if left:
         _log.info("%d windows were not started: the next run publishes them", left)
-    return {"checkpoint": str(manifests[-1].window.head), "rows": rows}
+    return {
+        "checkpoint": str(manifests[-1].window.head),
+        "rows": rows,
+        "records": records_by_topic(manifests),
+    }
 
 
 def skip_after_seek(name: str, planned: dict[str, Any]) -> None:
@@ -106,11 +115,13 @@ def skip_after_seek(name: str, planned: dict[str, Any]) -> None:
 def commit_and_report(
     pipeline: Pipeline, connections: PipelineConnections, run: PlannedRun, store: CheckpointStore
 ) -> list[Manifest]:
-    """Commit the sealed windows of ``run``, and report them: asset events, metrics, an alert for dead letters.
+    """Commit the sealed windows of ``run``, and report them: asset events, metrics, a heartbeat, and alerts for dead
+    letters and for a heartbeat that cannot be written.
 
     Returns their manifests. Raises as `commit_windows` does.
     """
     from changefeed.ingest.commit import commit_windows
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 
     manifests = commit_windows(connections, run, store)
     emit_events(pipeline, manifests)
@@ -122,6 +133,11 @@ def commit_and_report(
             "dead letters",
             f"pipeline {pipeline.name!r}: {letters} records were sent to the dead letter topic",
         )
+    try:
+        write_heartbeat(connections, Heartbeat.of_committed(manifests[-1]))
+    except ChangefeedError as error:  # the windows are committed: a failed task would keep back their asset events
+        _log.error("%s", error)
+        notify(pipeline, "no heartbeat", f"pipeline {pipeline.name!r}: {error}")
     return manifests
 
 

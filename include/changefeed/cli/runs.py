@@ -63,6 +63,7 @@ def run(name: PipelineName, arguments: dict[str, Any]) -> None:
     A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one.
     """
     from changefeed.ingest.cut import cut
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan as plan_window
 
     bounds = RunBounds.of(arguments)
@@ -70,22 +71,25 @@ def run(name: PipelineName, arguments: dict[str, Any]) -> None:
     connections, store = connections_of(pipeline), store_of(pipeline)
     planned = plan_window(connections, store)
     if planned.is_empty:
+        write_heartbeat(connections, Heartbeat.of_idle(planned))
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
         raise typer.Exit(EXIT_NOTHING_NEW)
     frozen = cut(connections, planned, bounds)
     from changefeed.ingest.run import run_windows
     from changefeed.spark.session import session
 
-    at = planned.window.start
+    at, heartbeat = planned.window.start, None
     with session(pipeline, "changefeed.ingest.run") as spark:
         for manifest in run_windows(spark, connections, frozen, store, bounds.max_seconds):
-            at = manifest.window.head
+            at, heartbeat = manifest.window.head, Heartbeat.of_committed(manifest)
             out.print(
                 f"{name}: committed window {manifest.window.number} at {at}: {manifest.row_count:,} rows in "
                 f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
             )
             for transform, rows in manifest.transformed_away.items():
                 out.print(f"{name}: {rows:,} rows dropped by transform {transform}")
+    if heartbeat is not None:
+        write_heartbeat(connections, heartbeat)
     if at != planned.window.head:
         out.print(f"{name}: the next run continues, up to {planned.window.head}")
 

@@ -9,7 +9,7 @@ from changefeed.errors import TopicError
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 _FIELD = re.compile(r"\{(\w+)\}")
-_STATE_WORDS = r"(commits|checkpoint|dead-letter|schema-history|schema-changes)([._]|$)"
+_STATE_WORDS = r"(commits|checkpoint|dead-letter|heartbeat|schema-history|schema-changes)([._]|$)"
 _STATE = re.compile(rf"changefeed[._].*[._]{_STATE_WORDS}", re.IGNORECASE)
 """Topics with the state of pipelines and backfills.
 
@@ -56,6 +56,11 @@ def pipeline_of_checkpoint(topic: str) -> str | None:
 def dead_letter_topic(pipeline: str) -> str:
     """The topic of records that Kafka refuses."""
     return legal_name(f"changefeed.{pipeline}.dead-letter")
+
+
+def heartbeat_topic(pipeline: str) -> str:
+    """The compacted topic with the heartbeat of a pipeline."""
+    return legal_name(f"changefeed.{pipeline}.heartbeat")
 
 
 def schema_history_topic(pipeline: str) -> str:

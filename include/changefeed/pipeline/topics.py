@@ -6,7 +6,13 @@ from changefeed.errors import TopicError
 from changefeed.kafka.checkpoint_log import checkpoint_settings
 from changefeed.kafka.schema_log import schema_history_settings
 from changefeed.kafka.topics import TopicSettings, commit_log_settings
-from changefeed.model.topic_name import checkpoint_topic, commit_log_topic, schema_changes_topic, schema_history_topic
+from changefeed.model.topic_name import (
+    checkpoint_topic,
+    commit_log_topic,
+    heartbeat_topic,
+    schema_changes_topic,
+    schema_history_topic,
+)
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import TableRoute, compile_routes
 from changefeed.source.mysql.catalog import table_names
@@ -42,6 +48,12 @@ def state_topics(pipeline: Pipeline) -> dict[str, TopicSettings]:
     return topics
 
 
+def heartbeat_settings(pipeline: Pipeline) -> dict[str, TopicSettings]:
+    """The topic of the pipeline's heartbeat; none if it writes none."""
+    settings = TopicSettings(1, pipeline.topics.replication_factor, {"cleanup.policy": "compact"})
+    return {heartbeat_topic(pipeline.name): settings} if pipeline.heartbeat else {}
+
+
 def required_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettings]:
     """All topics that must exist before a window is published, and the settings for creating missing ones."""
     replication_factor = pipeline.topics.replication_factor
@@ -59,4 +71,4 @@ def required_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSett
         required[topic] = TopicSettings(1, replication_factor)
     if (topic := pipeline.dead_letter_topic) is not None:
         required[topic] = TopicSettings(1, replication_factor)
-    return required
+    return required | heartbeat_settings(pipeline)

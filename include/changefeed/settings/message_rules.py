@@ -32,6 +32,7 @@ _NOT_IN_MESSAGES = {
     "windows_per_run",
     "pool",
     "deadline_minutes",
+    "heartbeat",
     "alerts",
     "owner",
     "tags",

@@ -422,6 +422,9 @@ class PipelineSettings(Section):
     publish_ddl: Literal["topic", "inline", "off"] = "topic"
     """`topic`: schema changes go to the pipeline's schema-change topic; `inline`: also to the topics of their tables;
     `off`: nowhere."""
+    heartbeat: bool = False
+    """`true`: each run, also one that finds nothing new, writes the position up to which changes are published to the
+    topic `changefeed.NAME.heartbeat`."""
     statements: Literal["fail", "publish", "skip"] = "fail"
     """A change in statement format, whose rows the binlog does not have: `fail` stops the run, `publish` sends a
     statement record to the topics of its tables, `skip` leaves it out."""

@@ -53,6 +53,13 @@ class Late:
         alerts = [line.removeprefix(f"{run_id} ") for line in lines if line.startswith(f"{run_id} ")]
         return states["check"], " ".join(self.site.log(FRESHNESS_DAG_ID, "check", run_id).split()), alerts
 
+    def checked_at(self) -> float:
+        """The metric of the last check, in Unix seconds."""
+        with self.site.client() as client:
+            text = client.get("/changefeed/metrics").text
+        (line,) = re.findall(r"^changefeed_freshness_checked_at_seconds\{\} (\S+)$", text, re.MULTILINE)
+        return float(line)
+
 
 @pytest.fixture
 def late(airflow_site: Site, unique_name: str, tmp_path: Path) -> Iterator[Late]:
@@ -106,3 +113,21 @@ def test_check_passes_within_the_limits_and_names_invalid_files(late: Late) -> N
     assert state == "failed"
     assert "the file 'invalid.yaml' is invalid, so its pipeline has no DAG" in log
     assert f"pipeline '{late.name}'" not in log
+
+
+def test_run_that_fails_before_it_checks_does_not_count_as_a_check(late: Late) -> None:
+    late.write(alerts={"lag_seconds": 24 * HOUR})
+    assert late.check()[0] == "success"
+    checked = late.checked_at()
+    text = late.site.site_file.read_text()
+    late.site.site_file.write_text("freshnes: {}\n")
+    try:
+        state, log = late.check()
+    finally:
+        late.site.site_file.write_text(text)
+    assert state == "failed"
+    assert "freshnes" in log
+    assert late.checked_at() == checked
+    late.write(alerts={"lag_seconds": HOUR})
+    assert late.check()[0] == "failed"
+    assert late.checked_at() > checked, "a run that finds a late pipeline has checked all"
