@@ -186,9 +186,13 @@ def site(
     kafka: KafkaBroker,
     spark: SparkConnectServer,
     settings: Mapping[str, str] | None = None,
+    database: str = "",
 ) -> Iterator[Site]:
     """Start Airflow in ``folder`` with ``settings`` in its environment, and the unused pipeline `idle`; kill it at the
-    end."""
+    end.
+
+    ``database`` is the URL of its empty metadata database, by default SQLite.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pipelines = folder / "pipelines"
     pipelines.mkdir()
@@ -227,6 +231,7 @@ def site(
             **(settings or {}),
         },
         owner=ProcessId.own(),
+        database=database,
         quick=True,
     )
     airflow.start()

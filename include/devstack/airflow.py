@@ -1,4 +1,4 @@
-"""Airflow 3: API server, scheduler, DAG processor and triggerer over SQLite."""
+"""Airflow 3: API server, scheduler, DAG processor and triggerer, with SQLite or another metadata database."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ from devstack.identity import ProcessId
 from devstack.installation import install_once
 from devstack.java import fetch_java
 from devstack.port import LOCALHOST, free_port
-from devstack.process import ServerProcess
+from devstack.process import POLL_SECONDS, ServerProcess
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
@@ -64,7 +66,9 @@ class AirflowServer:
       (`{"AIRFLOW__CORE__PARALLELISM": "8"}`).
     - *owner* is a process. When it has ended, the server is an orphan. Without an owner the server runs until it is
       stopped.
-    - *quick*, for tests: the database is copied from a migrated one.
+    - *database* is the SQLAlchemy URL of an empty metadata database, with an asynchronous driver. Default: SQLite in
+      *directory*.
+    - *quick*, for tests: SQLite's database is copied from a migrated one.
 
     The first `start` creates database, port, keys and the generated password of the only user, `USER`. Other objects
     for the same directory use them.
@@ -79,9 +83,11 @@ class AirflowServer:
         settings: Mapping[str, str] | None = None,
         home: Home | None = None,
         owner: ProcessId | None = None,
+        database: str = "",
         quick: bool = False,
     ) -> None:
         self.directory = directory.absolute()
+        self._database = database
         self._quick = quick
         self.project = project.absolute()
         self.home = home or Home.default()
@@ -190,6 +196,15 @@ class AirflowServer:
         """`kill -9` to all components and their tasks."""
         self.stop(grace=0)
 
+    def restart_killed(self, component: str) -> None:
+        """`kill -9` to the process of *component*, whose tasks continue, and start it again."""
+        process = self._processes[component]
+        if process.pid is not None:
+            os.kill(process.pid, signal.SIGKILL)
+        while process.running:
+            time.sleep(POLL_SECONDS)
+        process.start(_command(component), env=self.env, cwd=self.directory)
+
     def cli(self, *arguments: str) -> str:
         """Output of the command `airflow` with *arguments*; raises ServerError if it fails.
 
@@ -222,9 +237,8 @@ class AirflowServer:
 
     def _start_components(self) -> None:
         env = self.env
-        for component, arguments in COMPONENTS.items():
-            command = [sys.executable, "-m", "airflow", component, *arguments]
-            self._processes[component].start(command, env=env, cwd=self.directory)
+        for component in COMPONENTS:
+            self._processes[component].start(_command(component), env=env, cwd=self.directory)
 
     # --- files
 
@@ -259,7 +273,7 @@ class AirflowServer:
             self._passwords_file.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
         migrated = self.directory / f"migrated-{version('apache-airflow')}"
         if not migrated.exists():
-            if self._quick:
+            if self._quick and not self._database:
                 shutil.copy(empty_database(self.home), self.directory)
             else:
                 self.cli("db", "migrate")
@@ -286,12 +300,18 @@ class AirflowServer:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
-            # SQLite serializes writers. Its default of 5 seconds of waiting is too short on a busy machine.
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}?timeout=60",
+            **self._database_settings(),
             # A new asset is inactive until this cleanup has run; tasks that use it before fail without a retry.
             "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "10",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         }
+
+    def _database_settings(self) -> dict[str, str]:
+        name = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+        if self._database:
+            return {name: self._database, f"{name}_ASYNC": self._database}
+        # SQLite serializes writers. Its default of 5 seconds of waiting is too short on a busy machine.
+        return {name: f"sqlite:///{self.directory / 'airflow.db'}?timeout=60"}
 
     # --- health
 
@@ -304,6 +324,10 @@ class AirflowServer:
         except (urllib.error.URLError, OSError, ValueError):
             return False
         return all(health.get(part, {}).get("status") == "healthy" for part in HEALTHY_PARTS)
+
+
+def _command(component: str) -> list[str]:
+    return [sys.executable, "-m", "airflow", component, *COMPONENTS[component]]
 
 
 def empty_database(home: Home) -> Path:

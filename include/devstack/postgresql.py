@@ -1,4 +1,7 @@
-"""Debian's PostgreSQL, run from a private folder with its own C library. In tests, sinks write to it."""
+"""Debian's PostgreSQL, run from a private folder with its own C library.
+
+In tests, sinks write to it, and it is the metadata database of an Airflow.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +99,10 @@ class PostgresqlServer:
     def jdbc_url(self, database: str = DATABASE) -> str:
         """The JDBC URL of *database*, without user and password."""
         return f"jdbc:postgresql://{LOCALHOST}:{self.port}/{database}"
+
+    def url(self, database: str = DATABASE) -> str:
+        """The SQLAlchemy URL of *database*, with psycopg as driver."""
+        return f"postgresql+psycopg://{USER}:{self.password}@{LOCALHOST}:{self.port}/{database}"
 
     def start(self) -> None:
         """Fetch missing software, create missing data, start the server, and wait until it accepts connections.

@@ -159,6 +159,7 @@ class Stack:
             for release in ("9.7", *OLD_RELEASES):
                 fetch_mysql(self.home, release)
             fetch_kafka(self.home)
+            fetch_postgresql(self.home)
             fetch_mariadb_binlog(self.home)
             MARIADB_TESTS.fetch(self.home)
             fetch_promtool(self.home)

@@ -1,40 +1,84 @@
-"""A live Airflow ends a task, or its worker is killed, while the job publishes: the job ends and repeats nothing."""
+"""A live Airflow ends a task, loses its worker, or restarts its scheduler, while the job publishes.
+
+The job ends with its task and repeats nothing. The metadata database is PostgreSQL. Tasks of the pipeline `ended` run
+in the scheduler's LocalExecutor. Those of `apart` run on two workers of the EdgeExecutor, which share no folder: they
+reach Airflow only over HTTP.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from airflow_site import Site, site, wait_until
 from integration.kafka_pipeline import committed, ids
 
+from devstack.home import PROJECT, Home
+from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.postgresql import PostgresqlServer
+from devstack.process import ServerProcess, run_server
 from devstack.spark_connect import SparkConnectServer
 
-INGEST = "changefeed_ingest__ended"
+EDGE = "airflow.providers.edge3.executors.EdgeExecutor"
+
+POLICY = """\
+def task_instance_mutation_hook(task_instance, dag_run=None):
+    if task_instance.dag_id == "changefeed_ingest__apart":
+        task_instance.executor = "edge"
+        task_instance.queue = "second" if task_instance.task_id == "ingest" else "first"
+"""
+"""Airflow's policy: the second worker runs `ingest`, the first one all other tasks of `apart`."""
+
+SETTINGS = {
+    "AIRFLOW__CORE__EXECUTOR": f"LocalExecutor,edge:{EDGE}",
+    "AIRFLOW__EDGE__API_ENABLED": "True",
+    "AIRFLOW__EDGE__HEARTBEAT_INTERVAL": "2",
+    "AIRFLOW__EDGE__JOB_POLL_INTERVAL": "1",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+}
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 
 @dataclass
-class HeldSite:
-    """An Airflow whose jobs create the file ``held`` before they seal a window, and wait until it is removed."""
+class HeldPipeline:
+    """A pipeline whose jobs create the file ``held`` before they seal a window, and wait until it is removed."""
 
     site: Site
+    name: str
     held: Path
 
+    @property
+    def dag_id(self) -> str:
+        return f"changefeed_ingest__{self.name}"
+
     def hold(self) -> tuple[str, psutil.Process]:
-        """Start a run; returns its id and the driver, which is held."""
-        run_id = self.site.trigger(INGEST)
+        """Insert a row and start a run; returns its id and the driver, which is held."""
+        self.site.mysql.execute(f"INSERT INTO {self.name}.t VALUES ()")
+        run_id = self.site.trigger(self.dag_id)
         wait_until(self.held.exists, "the job is before the seal", 300)
-        (driver,) = [process for process in psutil.process_iter() if self._is_driver(process)]
-        return run_id, driver
+        return run_id, self.driver()
+
+    def driver(self) -> psutil.Process:
+        (driver,) = self.drivers()
+        return driver
+
+    def drivers(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if self._is_driver(process)]
 
     def _is_driver(self, process: psutil.Process) -> bool:
         try:
@@ -43,62 +87,176 @@ class HeldSite:
         except psutil.Error:
             return False
 
-    def go_on(self) -> bool:
-        """Release a job that is held now, or in a moment."""
-        self.held.unlink(missing_ok=True)
-        return True
+    def finish(self, run_id: str) -> dict[str, str]:
+        """Release the jobs that are held now or later, until the run ends; returns the states of its tasks, and of the
+        run under ''."""
 
-    def state(self, run_id: str) -> str:
+        def has_ended() -> bool:
+            self.held.unlink(missing_ok=True)
+            with self.site.client() as client:
+                state = client.get(f"/api/v2/dags/{self.dag_id}/dagRuns/{run_id}").json()["state"]
+            return state in ("success", "failed")
+
+        wait_until(has_ended, f"run {run_id} ends", 600)
+        return self.site.wait_for_run(self.dag_id, run_id)
+
+    def attempts(self, run_id: str) -> list[dict[str, Any]]:
+        """All attempts of the task `ingest`."""
+        path = f"/api/v2/dags/{self.dag_id}/dagRuns/{run_id}/taskInstances/ingest/tries"
         with self.site.client() as client:
-            path = f"/api/v2/dags/{INGEST}/dagRuns/{run_id}/taskInstances/ingest"
-            return str(client.get(path).json()["state"])
+            attempts = client.get(path).json()["task_instances"]
+        return sorted(attempts, key=lambda attempt: attempt["try_number"])
+
+    def check(self, run_id: str) -> None:
+        """Finish a run, and check that it succeeds with another attempt, which does not wait for the claim of the first
+        one, and that each row is published once."""
+        states = self.finish(run_id)
+        last = len(self.attempts(run_id))
+        log = self.site.log(self.dag_id, "ingest", run_id, last)
+        assert states[""] == "success", log
+        assert last > 1
+        assert "sealed window" in log
+        assert "did not end in order" not in log, "the claim was returned"
+        published = ids(committed(self.site.kafka.bootstrap, f"{self.name}.t"))
+        ((rows,),) = self.site.mysql.execute(f"SELECT COUNT(*) FROM {self.name}.t")
+        assert len(published) == len(set(published)) == rows
 
 
-@pytest.fixture
-def ended(
-    tmp_path: Path, source_mysql: MysqlServer, kafka_broker: KafkaBroker, spark_connect: SparkConnectServer
-) -> Iterator[HeldSite]:
-    source_mysql.execute("CREATE DATABASE ended", "CREATE TABLE ended.t (id INT PRIMARY KEY AUTO_INCREMENT)")
-    held = tmp_path / "held"
-    settings = {
-        "CHANGEFEED_FAULT": "before_seal",
-        "CHANGEFEED_FAULT_FILE": str(held),
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-    }
-    with site(tmp_path / "site", source_mysql, kafka_broker, spark_connect, settings) as airflow:
-        airflow.add_pipeline("ended", "ended", server_ids="65500-65531")
-        assert airflow.run(INGEST)["ingest"] == "skipped"
-        yield HeldSite(airflow, held)
-    source_mysql.execute("DROP DATABASE ended")
+def add_pipeline(site: Site, name: str, server_ids: str, held: Path) -> HeldPipeline:
+    """Add a pipeline with its checkpoint at the head, whose failed tasks are retried."""
+    site.mysql.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY AUTO_INCREMENT)")
+    site.write_pipeline(name, name, server_ids=server_ids)
+    file = site.pipelines / f"{name}.yaml"
+    file.write_text(file.read_text().replace("retries: 0", "retries: 3"))
+    site.wait_for_dag(f"changefeed_ingest__{name}")
+    return HeldPipeline(site, name, held)
 
 
-def test_job_ends_when_its_task_is_marked_failed_or_its_worker_is_killed(ended: HeldSite) -> None:
-    """One test, because Airflow takes long to start."""
-    mysql = ended.site.mysql
-    mysql.execute("INSERT INTO ended.t VALUES (), ()")
+@pytest.fixture(scope="module")
+def held_site(
+    tmp_path_factory: pytest.TempPathFactory,
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    spark_connect: SparkConnectServer,
+) -> Iterator[Site]:
+    """An Airflow with PostgreSQL, whose jobs are held before they seal a window."""
+    folder = tmp_path_factory.mktemp("ended")
+    policy = folder / "site" / "airflow" / "config" / "airflow_local_settings.py"
+    policy.parent.mkdir(parents=True)
+    policy.write_text(POLICY)
+    held = {"CHANGEFEED_FAULT": "before_seal", "CHANGEFEED_FAULT_FILE": str(folder / "held")}
+    with (
+        run_server(PostgresqlServer(folder / "postgresql", owner=ProcessId.own())) as postgresql,
+        site(folder / "site", mysql_server, kafka_broker, spark_connect, SETTINGS | held, postgresql.url()) as airflow,
+    ):
+        yield airflow
+    mysql_server.execute("DROP DATABASE IF EXISTS ended", "DROP DATABASE IF EXISTS apart")
+
+
+@pytest.fixture(scope="module")
+def ended(held_site: Site) -> HeldPipeline:
+    pipeline = add_pipeline(held_site, "ended", "65500-65531", Path(held_site.airflow.env["CHANGEFEED_FAULT_FILE"]))
+    assert held_site.run(pipeline.dag_id)["ingest"] == "skipped"
+    return pipeline
+
+
+def test_job_ends_when_its_task_is_marked_failed(ended: HeldPipeline) -> None:
     run_id, driver = ended.hold()
     with ended.site.client() as client:
-        path = f"/api/v2/dags/{INGEST}/dagRuns/{run_id}/taskInstances/ingest"
+        path = f"/api/v2/dags/{ended.dag_id}/dagRuns/{run_id}/taskInstances/ingest"
         assert client.patch(path, json={"new_state": "failed"}).status_code == 200
     driver.wait(240)
-    ended.go_on()
+    assert ended.finish(run_id)["ingest"] == "failed"
 
-    mysql.execute("INSERT INTO ended.t VALUES ()")
+
+def test_job_ends_when_its_task_is_cleared_and_the_next_attempt_publishes(ended: HeldPipeline) -> None:
+    run_id, driver = ended.hold()
+    body = {"dry_run": False, "dag_run_id": run_id, "task_ids": ["ingest"], "only_failed": False}
+    with ended.site.client() as client:
+        assert client.post(f"/api/v2/dags/{ended.dag_id}/clearTaskInstances", json=body).status_code == 200
+    driver.wait(240)
+    ended.check(run_id)
+
+
+def test_job_ends_when_its_supervisor_is_killed_and_the_retry_publishes(ended: HeldPipeline) -> None:
     run_id, driver = ended.hold()
     task = driver.parent()
     assert task is not None
-    supervisor = task.ppid()
-    os.kill(supervisor, signal.SIGKILL)
+    os.kill(task.ppid(), signal.SIGKILL)
     psutil.wait_procs([driver, task], timeout=240)
     assert not driver.is_running()
     assert not task.is_running()
-    ended.go_on()
+    ended.check(run_id)
 
-    run_id = ended.site.trigger(INGEST)
-    wait_until(lambda: ended.go_on() and ended.state(run_id) in ("success", "failed"), "the next run ends", 600)
-    assert ended.state(run_id) == "success", ended.site.log(INGEST, "ingest", run_id)
-    assert "did not end in order" not in ended.site.log(INGEST, "ingest", run_id)
-    published = ids(committed(ended.site.kafka.bootstrap, "ended.t"))
-    assert len(published) == len(set(published)) == 3
+
+def test_one_job_publishes_after_the_scheduler_was_killed_and_restarted(ended: HeldPipeline) -> None:
+    """The new scheduler does not know the task that still runs, so it starts another attempt."""
+    run_id, driver = ended.hold()
+    (scheduler,) = [parent for parent in driver.parents() if parent.pid in ended.site.airflow.pids]
+    workers = scheduler.children()  # without a scheduler they wait for ever
+    try:
+        ended.site.airflow.restart_killed("scheduler")
+        driver.wait(240)
+        ended.check(run_id)
+    finally:
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+
+
+class EdgeWorker:
+    """A worker in ``folder``, with copies of DAGs and pipelines. It has no access to Airflow's database, and none of
+    its connections."""
+
+    def __init__(self, site: Site, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self._process = ServerProcess(
+            f"Airflow's worker {name}", Home.default().record_of(folder), folder / "worker.log", ProcessId.own()
+        )
+        shutil.copytree(PROJECT / "dags", folder / "dags")
+        shutil.copytree(site.pipelines, folder / "pipelines")
+        shutil.copy(site.site_file, folder)
+        (folder / "tmp").mkdir()
+        hidden = ("AIRFLOW_CONN_", "AIRFLOW__DATABASE__", "AIRFLOW__CORE__FERNET_KEY")
+        self._env = {name: value for name, value in site.airflow.env.items() if not name.startswith(hidden)} | {
+            "AIRFLOW_HOME": str(folder),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+            "AIRFLOW__EDGE__API_URL": f"{site.airflow.url}/edge_worker/v1/rpcapi",
+            "CHANGEFEED_FAULT_FILE": str(folder / "held"),
+            "CHANGEFEED_PIPELINES": str(folder / "pipelines"),
+            "CHANGEFEED_SITE": str(folder / site.site_file.name),
+            "TMPDIR": str(folder / "tmp"),
+        }
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "airflow", "edge", "worker"]
+        command += ["--queues", self.name, "--edge-hostname", self.name, "--concurrency", "1"]
+        self._process.start(command, env=self._env, cwd=self.folder)
+
+    def stop(self, grace: float = 0) -> None:
+        self._process.stop(grace)
+
+    def log(self) -> str:
+        return self._process.log_text()[-4000:]
+
+
+def test_retry_on_another_worker_without_a_shared_folder_repeats_nothing(held_site: Site, tmp_path: Path) -> None:
+    """`plan` runs on the first worker, `ingest` on the second one until that is killed, and then on the first one."""
+    apart = add_pipeline(held_site, "apart", "65540-65571", tmp_path / "second" / "held")
+    with ExitStack() as stack:
+        first, second = (EdgeWorker(held_site, name, tmp_path / name) for name in ("first", "second"))
+        stack.enter_context(run_server(first))
+        stack.enter_context(run_server(second))
+        states = held_site.run(apart.dag_id)
+        assert states["ingest"] == "skipped", first.log()
+        run_id, driver = apart.hold()
+        supervisor = psutil.Process(driver.parent().ppid())
+        supervisor.parent().kill()
+        supervisor.kill()
+        driver.wait(240)
+        with held_site.client() as client:
+            assert client.put("/edge_worker/ui/worker/first/queues/second").is_success
+        apart.held = tmp_path / "first" / "held"
+        apart.check(run_id)
+        assert [attempt["hostname"] for attempt in apart.attempts(run_id)] == ["second", "first"]

@@ -46,7 +46,7 @@ def test_a_dag_publishes_through_spark_connect(feed: Feed) -> None:
         assert topic_rows(feed.records("orders")) == select_rows(feed.mysql, feed.database, "orders")
     published = event_ids(feed.records("orders"))
     assert len(published) == len(set(published)), "no event twice"
-    assert "spark-submit" not in feed.log.read_text()
+    assert "spark-submit" not in feed.runner.text()
 
 
 @pytest.mark.parametrize("token", ["", "/;token=another"])
