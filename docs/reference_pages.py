@@ -39,6 +39,7 @@ from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.replicate_dag import replicate_dag_id
 from changefeed.airflow.seek_dag import seek_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
+from changefeed.airflow.unpark_dag import unpark_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
 from changefeed.cli import app as command_app
 from changefeed.cli.main import sort_commands
@@ -82,6 +83,7 @@ DETAILS = {
     "publish_ddl": "[records](schemas.md#schema-change-records)",
     "statements": "[details](schemas.md#changes-in-statement-format)",
     "unknown_schema": "[details](schemas.md#rows-whose-columns-are-not-known)",
+    "on_table_error": "[details](../how-to/recover/broken-table.md)",
     "start": "[snapshots](../how-to/first-load.md)",
     "alerts": "[alerts](../how-to/monitor-and-alert.md)",
     "followers": "[followers](../how-to/keep-a-follower.md)",
@@ -306,6 +308,7 @@ def dag_params() -> str:
         backfill_dag_id: params.backfill_params(),
         snapshot_dag_id: params.snapshot_params(),
         verify_dag_id: params.verify_params(["FOLLOWER"]),
+        unpark_dag_id: params.unpark_params(),
         replicate_dag_id: {},
     }
     text = """# DAG params

@@ -37,12 +37,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
+from typing import Self
 
 from changefeed.printable import printable
 
 
 class ChangefeedError(Exception):
     """Base of all errors. Its text is safe to print, also with text of a server: see `printable`."""
+
+    tables: tuple[str, ...] = ()
+    """The tables, as "database.table", without which the same work would not meet this error; () if that is not known.
+
+    A pipeline with `on_table_error: park` goes on without them (`pipeline.parking`)."""
+
+    def of_tables(self, *tables: str) -> Self:
+        """This error, as one that belongs to ``tables`` alone."""
+        self.tables = tables
+        return self
 
     def __str__(self) -> str:
         return printable(super().__str__())

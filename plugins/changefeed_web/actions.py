@@ -15,6 +15,7 @@ from changefeed.airflow.connections import server_connections
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.seek_dag import seek_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
+from changefeed.airflow.unpark_dag import unpark_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.settings.pipeline_settings import find_follower
@@ -22,6 +23,7 @@ from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest
 from changefeed.settings.requests.run import RunBounds
 from changefeed.settings.requests.seek import SeekRequest
 from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
+from changefeed.settings.requests.unpark import UnparkRequest
 from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.settings.site import site_archive
 from changefeed_web import position, slots
@@ -168,6 +170,19 @@ def verify(name: str, user: GetUserDep, body: VerifyRequest | None = None) -> di
     if request.follower:
         find_follower(pipeline.followers, request.follower)
     return _trigger_run(user, "verify", name, verify_dag_id(name), request.model_dump(exclude_none=True))
+
+
+@router.post("/pipelines/{name}/unpark", status_code=202)
+def unpark(name: str, user: GetUserDep, body: UnparkRequest | None = None) -> dict[str, Any]:
+    """Start a run of the pipeline's unpark DAG, which publishes what parked tables miss and ends their parking.
+
+    Answers 409 for a pipeline without `on_table_error: park`, which has no such DAG."""
+    require_permission(user, "PUT", name)
+    require_permission(user, "POST", name, run=True, dag_id=unpark_dag_id(name))
+    if pipeline_of(name).on_table_error != "park":
+        raise HTTPException(409, f"pipeline {name!r} has no parked tables: it does not have `on_table_error: park`")
+    conf = (body or UnparkRequest()).model_dump(exclude_none=True)
+    return _trigger_run(user, "unpark", name, unpark_dag_id(name), conf)
 
 
 def _require_seek_permission(name: str, user: Any) -> None:

@@ -54,6 +54,7 @@ METRICS = {
     "changefeed_verified_at_seconds": Metric(
         "End of the last verification of a server, in Unix seconds", ("pipeline", "server")
     ),
+    "changefeed_parked_tables": Metric("Tables that windows leave out after an error of their own"),
     "changefeed_recent_dead_letters": Metric("Dead letters of the last 100 windows in the commit log"),
     "changefeed_freshness_checked_at_seconds": Metric(
         "Time at which the DAG changefeed_freshness last checked all pipelines, in Unix seconds", ()
@@ -118,6 +119,8 @@ def _samples(
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
         if status.get(key) is not None:
             yield f"changefeed_{key}", of, float(status[key])
+    if "parked" in status:
+        yield "changefeed_parked_tables", of, len(status["parked"])
     if status.get("committed_at_ms") is not None:
         yield "changefeed_committed_at_seconds", of, status["committed_at_ms"] / 1000
     for snapshot in snapshots[:1]:

@@ -159,6 +159,10 @@ def _file_answer(text: PipelineText, response: Response) -> dict[str, Any]:
 def _describe(pipeline: Pipeline, user: Any, positions: dict[str, Any] | None) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
     error = None
+    if positions and positions.get("parked") and not may_read_logs(user, dag["dag_id"]):
+        # a reason is of an error, which may quote values of rows
+        parked = [{name: value for name, value in each.items() if name != "reason"} for each in positions["parked"]]
+        positions = {**positions, "parked": parked}
     if dag["last_run"] and dag["last_run"]["state"] == "failed":
         logs = may_read_logs(user, dag["dag_id"])
         error = last_error(dag["dag_id"], dag["last_run"]["run_id"], logs=logs)

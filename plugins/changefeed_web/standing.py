@@ -16,6 +16,9 @@ def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime
         return _word("not loaded yet", "warn")
     if position and position["state"] == "error":
         return _word("error", "bad")
+    if position and position.get("parked"):
+        count = len(position["parked"])
+        return _word("1 table is parked" if count == 1 else f"{count} tables are parked", "bad")
     if dag["held"]:
         return _word("paused, a run is held", "warn")
     if dag["running"]:

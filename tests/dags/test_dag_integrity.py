@@ -34,6 +34,7 @@ retries: 5
 retry_delay_seconds: 7
 owner: payments
 tags: [eu]
+on_table_error: park
 """
 )
 
@@ -143,6 +144,13 @@ def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]
 def test_invalid_pipelines_and_copies_do_not_affect_the_others(mixed: dict[str, Any]) -> None:
     ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
     assert ingest_dags == {f"changefeed_ingest__{name}" for name in ("one", "full", "twin", "followed")}
+
+
+def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, Any]) -> None:
+    assert [dag_id for dag_id in mixed["dags"] if "unpark" in dag_id] == ["changefeed_unpark__full"]
+    dag = mixed["dags"]["changefeed_unpark__full"]
+    assert {name: task["upstream"] for name, task in dag["tasks"].items()} == {"plan": [], "unpark": ["plan"]}
+    assert dag["max_active_runs"] == 1
 
 
 def test_replicate_dag_has_a_task_for_each_follower(mixed: dict[str, Any]) -> None:

@@ -36,6 +36,7 @@ BODIES = {
     "/snapshot/pause": {},
     "/snapshot/resume": {},
     "/verify": {},
+    "/unpark": {},
 }
 """Valid bodies by the end of the path."""
 
@@ -53,7 +54,7 @@ class Row:
 
     def rights(self, pipeline: str) -> set[str]:
         """The required rights on the pipeline's DAGs, in the form of `LimitedAuthManager`."""
-        kinds = "ingest|seek|backfill|snapshot|verify"
+        kinds = "ingest|seek|backfill|snapshot|verify|unpark"
         actual = re.findall(rf"\b(GET|PUT|POST|DELETE) (runs of )?({kinds})\b", self.needs)
         return {f"{method} {'run' if runs else 'dag'} changefeed_{kind}__{pipeline}" for method, runs, kind in actual}
 

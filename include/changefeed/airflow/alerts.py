@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -139,6 +139,14 @@ def exceeded_limits(
             ("lag", f"pipeline {pipeline!r} is {lag_seconds:,.0f} seconds behind (limit {limits.lag_seconds:,})")
         )
     return exceeded
+
+
+def parked_text(pipeline: str, tables: Sequence[str]) -> str:
+    """The text of an alert for the parked ``tables`` of the pipeline of this name."""
+    return (
+        f"pipeline {pipeline!r} leaves out {', '.join(tables)}, parked after an error: changes are missing in Kafka "
+        f"until `changefeed unpark {pipeline}`. Unpark before the server purges the binlog"
+    )
 
 
 def _context() -> Mapping[str, Any]:

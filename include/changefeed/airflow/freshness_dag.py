@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
-from changefeed.airflow.alerts import exceeded_limits, notify
+from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_dag import SCHEDULE_START, ingest_dag_id
 from changefeed.airflow.reporting import report_position, table_lines
@@ -137,7 +137,7 @@ def _read_position(pipeline: Pipeline) -> Position:
 
 
 def _alerts_of(pipeline: Pipeline, position: Position, site: FreshnessSettings) -> list[tuple[str, str]]:
-    """An alert, as (kind, text), if the pipeline is late, and for each limit that is exceeded."""
+    """An alert, as (kind, text), if the pipeline is late, for each limit that is exceeded, and for parked tables."""
     from changefeed.operations.freshness import describe_lateness
 
     status, retention, limits = position.status, position.retention, site.limits_of(pipeline.alerts)
@@ -150,6 +150,8 @@ def _alerts_of(pipeline: Pipeline, position: Position, site: FreshnessSettings) 
         alerts += exceeded_limits(
             pipeline.name, limits, lag_bytes=status.lag_bytes, lag_seconds=seconds, headroom_seconds=headroom
         )
+    if status.parked:
+        alerts.append(("table parked", parked_text(pipeline.name, [each["table"] for each in status.parked])))
     return alerts
 
 

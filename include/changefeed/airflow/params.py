@@ -13,6 +13,7 @@ from changefeed.settings.requests.request import Request, build_form_schemas
 from changefeed.settings.requests.run import RunBounds
 from changefeed.settings.requests.seek import SeekRequest
 from changefeed.settings.requests.snapshot import SnapshotForm
+from changefeed.settings.requests.unpark import UnparkRequest
 from changefeed.settings.requests.verify import VerifyRequest
 
 RANGE, DESTINATION = "Range (fill in one of the four forms)", "Tables and destination"
@@ -54,6 +55,11 @@ def backfill_params() -> dict[str, Param]:
 def snapshot_params() -> dict[str, Param]:
     """Params of a snapshot: its tables, rows and speed."""
     return params_of(SnapshotForm)
+
+
+def unpark_params() -> dict[str, Param]:
+    """Params of the return of parked tables: which ones, and whether to give up their changes."""
+    return params_of(UnparkRequest)
 
 
 def seek_params() -> dict[str, Param]:

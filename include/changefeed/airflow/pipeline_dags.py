@@ -12,6 +12,7 @@ from changefeed.airflow.ingest_dag import ingest_dag
 from changefeed.airflow.replicate_dag import replicate_dag
 from changefeed.airflow.seek_dag import seek_dag
 from changefeed.airflow.snapshot_dag import snapshot_dag
+from changefeed.airflow.unpark_dag import unpark_dag
 from changefeed.airflow.verify_dag import verify_dag
 from changefeed.errors import SettingsError
 from changefeed.settings.file import load_pipeline, load_pipelines
@@ -19,11 +20,12 @@ from changefeed.settings.pipeline import Pipeline
 
 __all__ = ["pipeline_dags", "pipelines_to_parse"]
 
-KINDS = ("ingest", "seek", "backfill", "snapshot", "verify", "replicate")
+KINDS = ("ingest", "seek", "backfill", "snapshot", "verify", "replicate", "unpark")
 
 
 def pipeline_dags(pipeline: Pipeline) -> list[DAG]:
-    """The DAGs ingest, seek, backfill, snapshot and verify of this pipeline, and replicate if it has followers.
+    """The DAGs ingest, seek, backfill, snapshot and verify of this pipeline; replicate if it has followers, and unpark
+    if it parks tables.
 
     Airflow's permissions on these DAGs are the permissions on the pipeline.
     """
@@ -34,7 +36,11 @@ def pipeline_dags(pipeline: Pipeline) -> list[DAG]:
         snapshot_dag(pipeline),
         verify_dag(pipeline),
     ]
-    return [*dags, replicate_dag(pipeline)] if pipeline.followers else dags
+    if pipeline.followers:
+        dags.append(replicate_dag(pipeline))
+    if pipeline.on_table_error == "park":
+        dags.append(unpark_dag(pipeline))
+    return dags
 
 
 def pipelines_to_parse() -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:

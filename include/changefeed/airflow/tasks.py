@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from changefeed.airflow.alerts import exceeded_limits, notify
+from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
 from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
@@ -116,7 +116,7 @@ def commit_and_report(
     pipeline: Pipeline, connections: PipelineConnections, run: PlannedRun, store: CheckpointStore
 ) -> list[Manifest]:
     """Commit the sealed windows of ``run``, and report them: asset events, metrics, a heartbeat, and alerts for dead
-    letters and for a heartbeat that cannot be written.
+    letters, parked tables and a heartbeat that cannot be written.
 
     Returns their manifests. Raises as `commit_windows` does.
     """
@@ -133,6 +133,8 @@ def commit_and_report(
             "dead letters",
             f"pipeline {pipeline.name!r}: {letters} records were sent to the dead letter topic",
         )
+    if parked := sorted({table for manifest in manifests for table in manifest.parked}):
+        notify(pipeline, "table parked", parked_text(pipeline.name, parked))
     try:
         write_heartbeat(connections, Heartbeat.of_committed(manifests[-1]))
     except ChangefeedError as error:  # the windows are committed: a failed task would keep back their asset events

@@ -88,7 +88,7 @@ class KernelRun(ABC):
             elif code == layout.DRAIN:
                 self._drain()
             elif code < 0:
-                raise self.error(self._fault_text(code), source)
+                raise self._fault(code, source)
             else:
                 try:
                     yield from self.handle(source, code)
@@ -158,6 +158,10 @@ class KernelRun(ABC):
         if code == NO_TABLE_MAP:
             text += f" (table id {self.state[layout.NO_TABLE]})"
         return text
+
+    def _fault(self, code: int, source: Input) -> ChangefeedError:
+        """The error of a fault in the current event."""
+        return self.error(self._fault_text(code), source)
 
     def _flush(self) -> Iterator[MessageBlock]:
         """Yield blocks of all messages."""

@@ -22,7 +22,7 @@ from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of, xid_of_gtid
 from changefeed.binlog.groups import Buffers
-from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel import faults, layout
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.rows_event import end_statement as kernel_end_statement
 from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_transaction
@@ -32,7 +32,7 @@ from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.transaction_events import TransactionEvents
 from changefeed.binlog.unfinished import Routed, RowTransformer
-from changefeed.errors import SchemaError
+from changefeed.errors import ChangefeedError, SchemaError
 from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
@@ -45,6 +45,15 @@ _ALLOWED_INSIDE = frozenset(
     {EventType.QUERY, EventType.ROWS_QUERY, EventType.PARTIAL_UPDATE_ROWS, EventType.XA_PREPARE, *rewrite.TYPES}
     | (NO_CHANGE - {EventType.ROTATE})
 )
+
+_OF_VALUES = frozenset(
+    {
+        *(faults.JSON_OFFSET, faults.JSON_TYPE, faults.JSON_DEEP, faults.LABEL, faults.DECIMAL_DIGITS),
+        *(faults.TEMPORAL_RANGE, faults.TEMPORAL_FORM, faults.VECTOR_WIDTH),
+        *(faults.MISSING_COLUMN, faults.NULL_COLUMN, faults.FILTER_ABSENT, faults.KEY_ABSENT),
+    }
+)
+"""Faults of a row's values, which the rows of other tables do not have. Other faults may be of damaged bytes."""
 
 _SAVED_WORDS = (
     layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS, layout.EVENT_TYPE, layout.EVENT_SIZE,
@@ -149,6 +158,13 @@ class SliceDecoder(KernelRun):
     def _fault_text(self, code: int) -> str:
         return super()._fault_text(code) + (" (inside a compressed event)" if self.state[layout.INNER] else "")
 
+    def _fault(self, code: int, source: Input) -> ChangefeedError:
+        error = super()._fault(code, source)
+        if code not in _OF_VALUES:
+            return error
+        header = self._index.table(rewrite.table_id_of(self._event(source)[1]))
+        return error.of_tables(*(name for name, (_, at) in self._programs.bound.items() if at == header))
+
     @property
     def last_commit(self) -> int:
         """The position of the last commit boundary up to the current event."""
@@ -195,7 +211,8 @@ class SliceDecoder(KernelRun):
         try:
             table = programs.of_event(body, is_mariadb=self._is_mariadb())
         except SchemaError as error:
-            raise type(error)(f"binlog {self.slice.file}:{self.state[layout.POSITION]}: {error}") from error
+            text = f"binlog {self.slice.file}:{self.state[layout.POSITION]}: {error}"
+            raise type(error)(text).of_tables(*error.tables) from error
         self._accounts.make_room(len(programs.counters))
         self._index.put(rewrite.table_id_of(body), table, programs.memory.place_bytes(body[6:]), len(body) - 6)
         self._skip(source, size)

@@ -7,12 +7,39 @@ import json
 import logging
 import sys
 
-from changefeed.cli import backfill, check, commits, files, replicate, runs, seek, snapshot, status, transforms, verify
+from changefeed.cli import (
+    backfill,
+    check,
+    commits,
+    files,
+    replicate,
+    runs,
+    seek,
+    snapshot,
+    status,
+    transforms,
+    unpark,
+    verify,
+)
 from changefeed.cli import schema as schemas
 from changefeed.cli.app import EXIT_ERROR, PrintableLog, app
 from changefeed.errors import ChangefeedError
 
-COMMANDS = (check, runs, status, seek, backfill, snapshot, replicate, verify, commits, schemas, files, transforms)
+COMMANDS = (
+    check,
+    runs,
+    status,
+    seek,
+    backfill,
+    unpark,
+    snapshot,
+    replicate,
+    verify,
+    commits,
+    schemas,
+    files,
+    transforms,
+)
 """The modules that add commands to `app`, in the order in which help lists them."""
 
 

@@ -27,7 +27,7 @@ from changefeed.settings.requests.run import RunBounds
 def plan(name: PipelineName, as_json: AsJson = False) -> None:
     """Show the window that a run would publish now. Stores nothing. Exits 3 if nothing is new."""
     from changefeed.pipeline.plan import plan as plan_window
-    from changefeed.pipeline.unknown_tables import check_tables_known, unknown_ranges
+    from changefeed.pipeline.unknown_tables import check_plan, unknown_ranges
 
     pipeline = load_pipeline(name)
     planned = plan_window(connections_of(pipeline), store_of(pipeline), keep_first_checkpoint=False)
@@ -50,7 +50,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
         if not window.is_empty:
             size = f"{planned.window_bytes:,} bytes"
             out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {size}")
-        check_tables_known(pipeline, planned.history, planned.start)
+        check_plan(pipeline, planned.history, planned.start)
     if planned.is_empty:
         raise typer.Exit(EXIT_NOTHING_NEW)
 

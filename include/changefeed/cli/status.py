@@ -41,12 +41,18 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
         shown = table("pipeline", "window", "checkpoint", "head", "state")
         for status in statuses:
             shown.add_row(
-                status.pipeline, str(status.window), status.checkpoint or "", status.head or "", status.summary
+                status.pipeline,
+                str(status.window),
+                status.checkpoint or "",
+                status.head or "",
+                "; ".join(filter(None, (status.summary, status.parked_summary))),
             )
         out.print(shown)
         for status in statuses:
             if status.error:
                 out.print(f"{status.pipeline}: {status.error}")
+            for each in status.parked:
+                out.print(f"{status.pipeline}: {each['table']} is parked from {each['at']} on: {each['reason']}")
     if any(status.error for status in statuses):
         raise typer.Exit(EXIT_ERROR)
 
@@ -63,12 +69,15 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
     current = position(connections_of(pipeline), store_of(pipeline))
     values = current.to_json()
     if as_json:
-        shown = ("pipeline", "state", "lag_bytes", "lag_seconds", "retention_headroom_seconds", "retention_unlimited")
+        lag = ("lag_bytes", "lag_seconds", "retention_headroom_seconds", "retention_unlimited")
+        shown = ("pipeline", "state", *lag, "parked")
         out.print_json(json.dumps({key: values[key] for key in (*shown, "error")}))
     elif current.status.error:
         out.print(f"{name}: {current.status.error}")
     else:
         out.print(f"{name}: {current.status.summary}")
+        if current.status.parked:
+            out.print(f"{name}: {current.status.parked_summary}")
         for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
             figure = "not known" if values[key] is None else f"{values[key]:,.0f}"
             if key == "retention_headroom_seconds" and current.retention.unlimited:

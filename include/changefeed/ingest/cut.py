@@ -16,7 +16,7 @@ from changefeed.model.window import Window, bytes_between
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import Plan
 from changefeed.pipeline.planned_run import PlannedRun
-from changefeed.pipeline.unknown_tables import check_tables_known
+from changefeed.pipeline.unknown_tables import check_plan
 from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql.binlogs import ServerBinlogs
 
@@ -29,7 +29,7 @@ def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds) -> Plan
     of unknown tables (`pipeline.unknown_tables`), SettingsError for an ``until`` that is before the checkpoint, after
     the head or not a commit boundary.
     """
-    check_tables_known(connections.pipeline, plan.history, plan.start)
+    check_plan(connections.pipeline, plan.history, plan.start)
     new = [] if plan.window.is_empty else _cut_new_windows(connections, plan, bounds)
     return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 

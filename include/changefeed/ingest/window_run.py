@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from itertools import chain
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.names import TableName
-from changefeed.errors import BinlogGoneError, SchemaError
+from changefeed.errors import BinlogGoneError, SchemaError, TerminalError
 from changefeed.ingest.begin import check_begin, check_begin_topics, find_partly_published, read_begin_rules
 from changefeed.ingest.slicing import Cutting, cut_slices
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
@@ -30,6 +30,7 @@ from changefeed.model.window import BinlogFile, Slice, Window, file_slices
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.failover import high_water_marks
 from changefeed.pipeline.open_windows import progress_in_window, sealed_manifest
+from changefeed.pipeline.parking import check_same_parked, left_out_tables, park_tables
 from changefeed.pipeline.registered_ids import check_same_ids, ids_by_subject, registered_ids
 from changefeed.pipeline.schema_history import (
     history_for,
@@ -93,11 +94,31 @@ def ingest(
     The progress is stored under ``identity``: the pipeline's name (the default), or the identity of a backfill. If
     ``archive`` is passed, its binlog files are read instead of the server's. The checkpoint does not move.
 
+    With `on_table_error: park`, a table with an error of its own is parked, and the window begins again without it.
+
     Raises PipelineBusyError, before anything is published, if another run of ``identity`` is alive;
     StaleCheckpointError if the window does not follow the current progress; SettingsError or TopicError if the window
     was begun with other settings or topics; CheckpointError if the pipeline was renamed since the plan; AccountingError
     if the counts of bytes or messages do not match; and the error of a slice or topic-partition that failed.
     """
+    parks = identity is None and connections.pipeline.on_table_error == "park"
+    while True:
+        try:
+            return _ingest(spark, connections, window, identity, archive)
+        except TerminalError as error:
+            if not (parks and error.tables):
+                raise
+            park_tables(connections, window, error)  # each time at least one table more, or the error
+
+
+def _ingest(
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    window: Window,
+    identity: str | None,
+    archive: Archive | None,
+) -> Manifest:
+    """See `ingest`; an error of one table is raised."""
     pipeline = connections.pipeline
     clock = _Clock(window)
     _ = (connections.column_rules, connections.transform_calls)  # a missing secret is an error before anything else
@@ -125,7 +146,7 @@ def ingest(
             clock.seconds,
             compare_gtids=archive is None,
         )
-        manifest = replace(manifest, rules=rules_digest(begun.record.rules))
+        manifest = replace(manifest, rules=rules_digest(begun.record.rules), parked=begun.record.parked)
         own_history = history if run.is_pipeline_run else None
         if own_history is not None and own_history.tables_known:
             manifest = replace(manifest, schemas=save_history(connections, own_history, window, outcome.reports, lease))
@@ -226,9 +247,10 @@ class _WindowRun:
         """Begin the window, or continue it with the record of the attempt that began it. Call it after `fence`."""
         connections, window = self.connections, self.window
         pipeline = connections.pipeline
-        history = self._known_history(pipeline_state)
-        ids = registered_ids(connections, history, window)
-        record = _write_begun_record(connections, window, state, lease.log(), ids_by_subject(ids))
+        parked = left_out_tables(pipeline, pipeline_state) if self.is_pipeline_run else frozenset()
+        history = self._known_history(pipeline_state, parked)
+        ids = registered_ids(connections, history, window, parked)
+        record = _write_begun_record(connections, window, state, lease.log(), ids_by_subject(ids), parked)
         if self.is_pipeline_run and history is not None:
             history = store_learned(connections, history, lease)
         limits = check_begin_topics(connections, window, state, inventory.topics, _tables_of_topics(inventory.tables))
@@ -246,6 +268,7 @@ class _WindowRun:
             files=inventory.identities,
             archive=self.archive,
             tables=tuple(TableName(*table) for table in inventory.tables),
+            parked=parked,
         )
         publish = WindowPublishTask(
             connections=connections,
@@ -261,13 +284,13 @@ class _WindowRun:
         )
         return _BegunWindow(decode, publish, record, history)
 
-    def _known_history(self, pipeline_state: CommitLogState) -> SchemaHistory | None:
+    def _known_history(self, pipeline_state: CommitLogState, parked: Collection[str]) -> SchemaHistory | None:
         """The schema history up to the window's start; raises SchemaError if a table's schema there is unknown."""
         connections, window, archive = self.connections, self.window, self.archive
         with connections.session() if archive else connections.session_on(window.server_uuid) as session:
             archived = ArchivedBinlogs(archive) if archive else None
             history = history_for(connections, session, window, pipeline_state, archived=archived)
-            check_tables_known(connections.pipeline, history, window.start)
+            check_tables_known(connections.pipeline, history, window.start, parked)
         return history
 
     def publish(
@@ -341,7 +364,7 @@ def _relearn_unknown_tables(
         return None
     with connections.session_on(window.server_uuid) as session:
         relearned = relearn(connections, session, without_rows, lease)
-    check_tables_known(connections.pipeline, relearned, window.start)
+    check_tables_known(connections.pipeline, relearned, window.start, decode.parked)
     return relearned
 
 
@@ -351,13 +374,17 @@ def _write_begun_record(
     state: CommitLogState,
     log: OwnedLog,
     schema_ids: Mapping[str, int],
+    parked: Collection[str],
 ) -> BegunRecord:
     """The begun record of ``window``; the first attempt writes it to the commit log. Call it after `fence`."""
     obsolete = check_begin(connections, window, state)
+    left_out = tuple(sorted(parked))
     for earlier in find_partly_published(window, state):
+        check_same_parked(window, earlier.parked, left_out)
         check_same_ids(window, earlier.schema_ids, schema_ids)
         schema_ids = {**schema_ids, **earlier.schema_ids}
-    begun = BegunRecord(window, read_begin_rules(connections), high_water_marks(connections, window, state), schema_ids)
+    high_water = high_water_marks(connections, window, state)
+    begun = BegunRecord(window, read_begin_rules(connections), high_water, schema_ids, left_out)
     log.begin(begun, state, obsolete)
     return begun
 
@@ -418,7 +445,7 @@ def _publish_window(
             if isinstance(error, RenamedColumnError):
                 history = with_statements(decode.connections, history, window)
                 decode = replace(decode, statements_ahead=True)
-            check_tables_known(pipeline, history, window.start)
+            check_tables_known(pipeline, history, window.start, decode.parked)
             decode = replace(decode, history=apply_answers(pipeline, history))
         return run(decode, scout_all=True)
 

@@ -70,6 +70,8 @@ class Publisher:
     - ``beside`` are records of the identity that are written in the first transaction, with its progress.
     - ``numbering`` writes into each message its number in its topic-partition; numbers continue over all windows of the
       identity.
+    - ``topics_are_of_tables`` says that a topic has records of one table only, so that an error of a record is one of
+      the table.
     - ``dead_letter`` is a topic of ``limits`` for records that their topic does not accept; without it such a record
       fails the run.
     - ``on_stage`` is called with each of STAGES when it is reached, for tests that kill the process.
@@ -95,6 +97,7 @@ class Publisher:
         units_of: str | None = None,
         beside: Sequence[LogRecord] = (),
         numbering: Callable[[bytes, int], bytes] | None = None,
+        topics_are_of_tables: bool = False,
     ) -> None:
         self._settings = settings or PublishSettings()
         self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
@@ -115,6 +118,7 @@ class Publisher:
         self._records: list[LogRecord] = []
         self._beside = tuple(beside)
         self._numbering = numbering
+        self._topics_are_of_tables = topics_are_of_tables
         self._next: dict[TopicPartition, int] = {}
         self._others: list[Delivery] = []
         self._rows = 0
@@ -298,7 +302,7 @@ class Publisher:
                 f"{record.describe(limits.table)} does not fit: {reason}. Nothing of its transaction is visible and "
                 "the checkpoint stays before it. Raise max.message.bytes of the topic (and of the broker's replicas), "
                 "or set on_bad_record: dead_letter."
-            )
+            ).of_tables(*([limits.table] if limits.table and self._topics_are_of_tables else []))
         letters = self._limits[self._dead_letter]
         value, headers = record.letter(reason, letters.max_message_bytes)
         key = record.key_of_letter(letters.max_message_bytes)

@@ -77,6 +77,8 @@ class Manifest:
     The window with their XA COMMIT publishes their rows."""
     rules: str = ""
     """A digest of the settings that shaped its messages."""
+    parked: tuple[str, ...] = ()
+    """The captured tables that the window leaves out, because they are parked. Their rows are in ``skipped_rows``."""
 
     @property
     def dead_letters(self) -> int:
@@ -96,7 +98,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """The values that the commit log stores and the REST API returns."""
         values = {**asdict(self), "window": self.window.to_json()}
-        for name in ("filtered", "prepared", "rules"):
+        for name in ("filtered", "prepared", "rules", "parked"):
             if not values[name]:
                 del values[name]
         return values
@@ -109,7 +111,7 @@ class Manifest:
         """
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         known["window"] = Window.from_json(values["window"])
-        known["prepared"] = tuple(values.get("prepared", ()))
+        known |= {name: tuple(values.get(name, ())) for name in ("prepared", "parked")}
         known["topics"] = tuple(map(TopicPartitionReceipt.from_json, values["topics"]))
         return cls(**known)
 

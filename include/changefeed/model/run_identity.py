@@ -1,4 +1,4 @@
-"""Identities of the progress of backfills and snapshots."""
+"""Identities of the progress of backfills, snapshots and returns of parked tables."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def run_identity(pipeline: str, operation: str, run: str) -> str:
 def backfill_identity(pipeline: str, run: str) -> str:
     """The identity of a backfill; see `run_identity`."""
     return run_identity(pipeline, "backfill", run)
+
+
+def unpark_identity(pipeline: str, run: str) -> str:
+    """The identity of the return of a parked table; see `run_identity`."""
+    return run_identity(pipeline, "unpark", run)
 
 
 def snapshot_identity(pipeline: str, run: str) -> str:

@@ -103,7 +103,7 @@ def plan_backfill(
                 f"{', '.join(f'{database}.{table}' for database, table in table_topics(pipeline, session)) or 'none'}"
             )
         with _binlogs(archive, session) as binlogs:
-            frozen = _begun_window(connections, identity, uuid) if identity else None
+            frozen = begun_window(connections, identity, uuid) if identity else None
             start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
             size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
             if size_bytes <= 0:
@@ -159,7 +159,7 @@ def finish_backfill(connections: PipelineConnections, window: Window, identity: 
     return manifest
 
 
-def _begun_window(connections: PipelineConnections, identity: str, uuid: str) -> Window | None:
+def begun_window(connections: PipelineConnections, identity: str, uuid: str) -> Window | None:
     """The window that an earlier attempt of ``identity`` began to publish; None for the first attempt."""
     state = commit_log_state(connections, identity)
     begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]

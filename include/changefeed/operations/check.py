@@ -31,9 +31,11 @@ from changefeed.operations.routed_tables import routed_tables
 from changefeed.operations.source_checks import SourceContext, check_source
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.known_progress import state_for_checkpoint
+from changefeed.pipeline.parking import describe_parked, left_out_tables
 from changefeed.pipeline.plan import Plan, plan
 from changefeed.pipeline.topics import required_topics
-from changefeed.pipeline.unknown_tables import check_tables_known
+from changefeed.pipeline.unknown_tables import check_plan
+from changefeed.pipeline.windows import last_stable_state
 from changefeed.snapshot.hidden_bounds import check_bounds
 
 _UNREACHABLE = (BrokerUnavailableError, SourceUnavailableError)
@@ -158,12 +160,20 @@ def _next_run(context: CheckContext) -> Iterator[Finding]:
         return
     planned = plan(connections, store, keep_first_checkpoint=False)
     yield from map(warn, planned.doubts)
-    check_tables_known(connections.pipeline, planned.history, planned.start)
+    check_plan(connections.pipeline, planned.history, planned.start)
     state = state_for_checkpoint(connections, planned.expected)
     window = next((each for each in planned.unfinished if each.number not in state.seals), planned.window)
     check_begin(connections, window, state)
     check_begin_topics(connections, window, state, context.topics)
     yield ok(f"next run: {_describe(planned)}")
+
+
+def _parked_tables(context: CheckContext) -> Iterator[Finding]:
+    """Report parked tables, and an error if the pipeline does not park any more."""
+    state = last_stable_state(context.connections)
+    left_out_tables(context.connections.pipeline, state)
+    for name, text in describe_parked(state).items():
+        yield warn(f"{name} is {text}")
 
 
 def _describe(planned: Plan) -> str:
@@ -233,4 +243,14 @@ def _neighbours(context: CheckContext) -> Iterator[Finding]:
     yield from context.neighbours.findings(context.connections)
 
 
-PARTS: tuple[Part, ...] = (_source, _kafka, _routes, _next_run, _server_ids, _registry, _logs, _neighbours)
+PARTS: tuple[Part, ...] = (
+    _source,
+    _kafka,
+    _routes,
+    _next_run,
+    _parked_tables,
+    _server_ids,
+    _registry,
+    _logs,
+    _neighbours,
+)

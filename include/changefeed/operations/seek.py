@@ -19,6 +19,7 @@ from changefeed.model.seek import SeekRecord, SeekTarget, UnfinishedWindow
 from changefeed.model.window import BinlogFile, Window, bytes_between
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.known_progress import describe_lost_log
+from changefeed.pipeline.parking import check_none_parked
 from changefeed.pipeline.plan import other_binlog, plan
 from changefeed.pipeline.planned_run import PlannedRun
 from changefeed.pipeline.windows import checkpoint_after_seek, commit_log_state, latest_checkpoint
@@ -120,11 +121,13 @@ def plan_seek(
       executed.
     - BinlogGoneError if the server has purged the target; the message names the existing files.
     - CheckpointError if the checkpoint is not at ``expected``.
+    - SettingsError if a table is parked, because its missing changes are found from its windows.
     """
     pipeline, parsed = connections.pipeline, SeekTarget.parse(target)
     before = _load_checkpoint(pipeline, store)
     _check_expected(pipeline, before, expected)
     state = commit_log_state(connections)
+    check_none_parked(pipeline.name, state, "seek")
     current, origin = _find_current_position(pipeline, before, state)
     with connections.session() as session:
         uuid = source.server_uuid(session)
@@ -272,6 +275,7 @@ def seek(
         fence(lease)
         log = lease.log()
         before, state = store.load(pipeline.name), log.read()
+        check_none_parked(pipeline.name, state, "seek")
         current, _ = _find_current_position(pipeline, before, state)
         if before != planned.before:
             raise stale(pipeline.name, planned.before, before)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from changefeed.errors import ChangefeedError
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
@@ -32,6 +34,8 @@ class Status:
     head: str | None = None
     lag_bytes: int | None = None
     error: str | None = None
+    parked: tuple[Mapping[str, Any], ...] = ()
+    """The parked tables, each with ``table``, ``at``, ``reason`` and ``since_ms``, as in `ParkedRecord`."""
 
     @classmethod
     def in_error(cls, pipeline: str, error: ChangefeedError) -> Status:
@@ -52,13 +56,38 @@ class Status:
                 return f"{self.lag_bytes:,} bytes of binlog since the last run"
         return "error"
 
-    def to_json(self) -> dict[str, str | int | None]:
+    @property
+    def parked_summary(self) -> str:
+        """The parked tables as a text for people; '' if there are none."""
+        names = ", ".join(each["table"] for each in self.parked)
+        return f"parked: {names}" if names else ""
+
+    def to_json(self) -> dict[str, Any]:
         """The status as plain values, for the command line and the REST API."""
         return asdict(self)
 
 
 def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
     """Read the pipeline's status. Raises nothing: an error is in ``error`` of the status."""
+    found = _status(connections, store)
+    if connections.pipeline.on_table_error == "stop":
+        return found  # without Kafka
+    try:
+        return replace(found, parked=_parked(connections))
+    except ChangefeedError as problem:
+        return replace(found, state="error", error=found.error or f"{type(problem).__name__}: {problem}")
+
+
+def _parked(connections: PipelineConnections) -> tuple[Mapping[str, Any], ...]:
+    from changefeed.pipeline.parking import read_parked  # loads the client of Kafka
+
+    return tuple(
+        {"table": record.table, "at": record.at, "reason": record.reason, "since_ms": record.since_ms}
+        for record in read_parked(connections)
+    )
+
+
+def _status(connections: PipelineConnections, store: CheckpointStore) -> Status:
     pipeline = connections.pipeline
     checkpoint = None
     head = None

@@ -1,8 +1,9 @@
-"""Forgets the records of backfills and snapshots that are not retried any more."""
+"""Forgets the records of backfills, snapshots and returns of parked tables that are not retried any more."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from changefeed.errors import PipelineBusyError
 from changefeed.kafka.fencing import fence
@@ -17,7 +18,12 @@ def forget_older(connections: PipelineConnections, prefix: str, kept: int) -> No
     An identity that is in use again is not changed. Raises FencedError, BrokerUnavailableError, TopicError.
     """
     identities = [name for name in connections.commit_log().identities() if name.startswith(prefix)]
-    for old in identities[:-kept]:
+    forget_identities(connections, identities[:-kept])
+
+
+def forget_identities(connections: PipelineConnections, identities: Iterable[str]) -> None:
+    """Forget all records of ``identities`` that are not in use. Raises what `forget_older` raises."""
+    for old in identities:
         try:
             with connections.lease(old, brief=True) as lease:
                 fence(lease)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -17,8 +17,13 @@ from changefeed.pipeline.connections import PipelineConnections
 _AT_ONCE = 8
 
 
-def registered_ids(connections: PipelineConnections, history: SchemaHistory | None, window: Window) -> KnownIds:
-    """The registered schema ids of the captured tables at the start of ``window``.
+def registered_ids(
+    connections: PipelineConnections,
+    history: SchemaHistory | None,
+    window: Window,
+    parked: Collection[str] = (),
+) -> KnownIds:
+    """The registered schema ids of the captured tables at the start of ``window``, without those of ``parked`` tables.
 
     Nothing is registered here: an incompatible schema stops the run only when its table has rows. The result is empty
     for a pipeline without a registry, and if the tables are not known. Compatibility levels that a dead run changed are
@@ -42,7 +47,11 @@ def registered_ids(connections: PipelineConnections, history: SchemaHistory | No
 
     entries = history.at(window.start).tables.values()
     tables = [entry.schema for entry in entries if isinstance(entry, Table)]
-    captured = [table for table in tables if pipeline.tables.matches(table.database, table.table)]
+    captured = [
+        table
+        for table in tables
+        if pipeline.tables.matches(table.database, table.table) and f"{table.database}.{table.table}" not in parked
+    ]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         for _ in threads.map(look_up, captured):
             pass

@@ -6,7 +6,7 @@ pipeline or `changefeed schema` chose another answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -79,13 +79,17 @@ def describe_problem(pipeline: Pipeline, table: UnknownTable) -> str:
     return "the statement that they do not follow from is not shown, as the pipeline hides columns"
 
 
-def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start: BinlogCoordinates) -> None:
-    """Raise SchemaError if rows from ``start`` on belong to unknown tables without an answer; the error lists all such
-    tables."""
+def check_tables_known(
+    pipeline: Pipeline, history: SchemaHistory | None, start: BinlogCoordinates, parked: Collection[str] = ()
+) -> None:
+    """Raise SchemaError if rows from ``start`` on belong to unknown tables without an answer, other than ``parked``
+    ones; the error lists all such tables."""
     if history is None or not history.tables_known:
         return
     _check_placeholders_hide(pipeline, history, start)
-    stopping = [each for each in unknown_ranges(pipeline, history, start) if each.answer == "stop"]
+    stopping = [
+        each for each in unknown_ranges(pipeline, history, start) if each.answer == "stop" and each.table not in parked
+    ]
     if not stopping:
         return
     lines = [f"  {each}" for each in stopping[:_MOST_SHOWN]]
@@ -102,7 +106,13 @@ def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start:
         f"  changefeed schema {pipeline.name} --unknown placeholder  publish them without a key, with "
         "__dropped_col_N__ for names that are not known\n"
         "or set `unknown_schema` in the pipeline; or seek to later coordinates."
-    )
+    ).of_tables(*dict.fromkeys(each.table for each in stopping))
+
+
+def check_plan(pipeline: Pipeline, history: SchemaHistory | None, start: BinlogCoordinates) -> None:
+    """As `check_tables_known`, for a plan: with `on_table_error: park` the run parks unknown tables instead."""
+    if pipeline.on_table_error == "stop":
+        check_tables_known(pipeline, history, start)
 
 
 def _check_placeholders_hide(pipeline: Pipeline, history: SchemaHistory, start: BinlogCoordinates) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from changefeed.errors import SettingsError
-from changefeed.formats.format import Format, envelope_reader, joins_rows, transactions_of
+from changefeed.formats.format import Format, envelope_reader, joins_rows, numbering_of, transactions_of
 from changefeed.model.table_pattern import is_regex
 from changefeed.model.topic_name import template_fields
 from changefeed.settings.column_settings import ColumnSettings
@@ -251,6 +251,34 @@ def find_frozen_schema_problem(pipeline: PipelineSettings) -> str | None:
             "`freeze_schema`"
         )
     return None
+
+
+# --- parked tables
+
+
+def find_parking_problem(pipeline: PipelineSettings) -> str | None:
+    """Why ``pipeline`` cannot leave out a table and publish its changes later; None if it can."""
+    formats = [format for _, format in build_formats(pipeline)]
+    shares = pipeline.topics.shared or any(
+        route.topic is not None and "table" not in template_fields(route.topic) for route in pipeline.topics.routes
+    )
+    reasons = {
+        "`followers` apply changes in the order of the source": bool(pipeline.followers),
+        "tables that share a topic are in the order of the source there": shares,
+        "`outbox` publishes messages in the order of the source": pipeline.outbox is not None,
+        "`publish_ddl: inline` writes DDL of several tables to each of their topics": pipeline.publish_ddl == "inline",
+        "`statements: publish` writes a statement to the topics of several tables": pipeline.statements == "publish",
+        "`reader: reference` does not name the table of an error": pipeline.reader == "reference",
+        "its format counts the messages of transactions": any(transactions_of(each) is not None for each in formats),
+        "its format numbers the messages of a partition": any(numbering_of(each) is not None for each in formats),
+    }
+    found = [reason for reason, is_set in reasons.items() if is_set]
+    return (
+        f"`on_table_error: park` publishes the changes of a table later than those of others, and {found[0]}. Set "
+        "`on_table_error: stop`, or change that"
+        if found
+        else None
+    )
 
 
 # --- the reference reader

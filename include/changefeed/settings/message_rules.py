@@ -38,6 +38,7 @@ _NOT_IN_MESSAGES = {
     "tags",
     "spark",
     "followers",
+    "on_table_error",
 }
 """Settings that do not shape messages. All other settings do, including settings that are added later."""
 

@@ -12,6 +12,7 @@ from changefeed.settings.limits import (
     check_formats,
     check_replayable,
     find_frozen_schema_problem,
+    find_parking_problem,
     find_reference_reader_problem,
 )
 from changefeed.settings.pipeline_settings import PipelineSettings
@@ -46,6 +47,12 @@ class Pipeline(PipelineSettings):
     @model_validator(mode="after")
     def _check_frozen_schema(self) -> Self:
         if self.freeze_schema and (why := find_frozen_schema_problem(self)):
+            raise ValueError(why)
+        return self
+
+    @model_validator(mode="after")
+    def _check_parking(self) -> Self:
+        if self.on_table_error == "park" and (why := find_parking_problem(self)):
             raise ValueError(why)
         return self
 

@@ -431,6 +431,9 @@ class PipelineSettings(Section):
     unknown_schema: UnknownSchema = "stop"
     """Rows whose columns are not known at their position in the binlog, for all tables or by pattern: `stop` before the
     first such row, `placeholder` names, or `begin` where the schema is known."""
+    on_table_error: Literal["stop", "park"] = "stop"
+    """An error that belongs to one table: `stop` the run, or `park` the table: it is left out from the start of that
+    window on, and comes back by `changefeed unpark`."""
     start: str = "earliest"
     """Start of the first window: `earliest`, `latest`, `FILE:POSITION`, or `snapshot` (as `latest`; a snapshot, which
     is started separately, publishes the existing rows)."""

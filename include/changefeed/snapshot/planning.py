@@ -15,6 +15,7 @@ from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.table_pattern import matches
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.parking import check_none_parked
 from changefeed.pipeline.plan import plan
 from changefeed.pipeline.rights import check_rights, known_tables
 from changefeed.pipeline.topics import table_topics
@@ -89,7 +90,8 @@ def plan_snapshot(
     there on. With ``dry_run`` no checkpoint is stored.
 
     Raises:
-    - SettingsError for tables that the pipeline does not capture, and for settings that snapshots do not support.
+    - SettingsError for tables that the pipeline does not capture, or that are parked, and for settings that snapshots
+      do not support.
     - SourceError if the server logs partial rows, or if its user may not read a table.
     - The errors of `pipeline.plan.plan`.
     """
@@ -97,6 +99,7 @@ def plan_snapshot(
     check_takes_snapshots(pipeline)
     with ThreadPoolExecutor(1, "changefeed-plan") as beside:
         logged = beside.submit(commit_log_state, connections, identity)
+        of_windows = beside.submit(commit_log_state, connections)
         checkpoint = _checkpoint(connections, store, keep_first=not dry_run)
     with connections.session() as session:
         check_row_images(session)
@@ -104,6 +107,8 @@ def plan_snapshot(
         topics = table_topics(pipeline, session, sequences=False)
         begun = logged.result().of(SnapshotRecord)
         progress = begun[0] if begun else _plan_tables(pipeline, session, request, topics)
+        names_read = {table.name for table in progress.tables}
+        check_none_parked(pipeline.name, of_windows.result(), f"snapshot {identity!r}", names_read)
         if pipeline.hides_columns:
             names = ((table.database, table.table) for table in progress.tables)
             check_bounds(connections, table_schemas(session, names).values())

@@ -33,6 +33,7 @@ from changefeed.model import fault_point
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.parking import check_none_parked
 from changefeed.pipeline.topics import table_topics
 from changefeed.settings.message_rules import rules_digest
 from changefeed.snapshot.changed_keys import MOST_KEYS, ChangedKeys
@@ -270,6 +271,8 @@ class RoundRunner:
         rules = self.announcer.rules
         position = self.position.of(claim.state, self.announcer.server_uuid)
         check_begun(claim.state.of(BegunRecord), rules)
+        # Their missing changes come later, and would follow newer rows.
+        check_none_parked(self.connections.pipeline.name, claim.state, f"snapshot {self.plan.identity!r}", tables)
         if not is_covered(claim.state, self.announcer.server_uuid, changed.start, position.end, rules_digest(rules)):
             self._changed = None
             raise NothingPublishedError(

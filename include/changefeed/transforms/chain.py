@@ -56,7 +56,7 @@ class TransformFailed(Exception):
             f"'{change.database}.{change.table}' with key {key} (op {change.op}, GTID {change.gtid!r}): {self.reason}. "
             "Nothing of its window is published. Correct the function and run again; or set kafka.on_bad_record: "
             "dead_letter, and such changes go there without their rows."
-        )
+        ).of_tables(f"{change.database}.{change.table}")
 
 
 Failures = dict[int, TransformFailed]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from changefeed.kafka.commit_log.log import EMPTY_STATE
 from changefeed.kafka.topics import compacted_topics
 from changefeed.model.key_range import KeyRange
 from changefeed.model.table_pattern import matches_any
 from changefeed.pipeline.connections import PipelineConnections, mysql_connection
+from changefeed.pipeline.parking import describe_parked
 from changefeed.pipeline.rights import known_tables, missing_rights
 from changefeed.pipeline.topics import captured_routes
 from changefeed.settings.requests.verify import VerifyRequest
@@ -46,6 +48,10 @@ def plan_verify(
         source_uuid, start = source.server_uuid(session), source.head(session).coordinates
         routes = captured_routes(pipeline, session, sequences=False)
         unreadable = missing_rights(connections, session, known_tables(connections), request.tables)
+        log = connections.commit_log()
+        logged = log.read_all() if log.exists() else {}
+        parked = describe_parked(logged.get(pipeline.name, EMPTY_STATE))
+        unreadable |= {name: text for name, text in parked.items() if _is_asked(request, *name.split(".", 1))}
         names: set[tuple[str, str]] = set()
         if request.follower:
             position = read_follower_position(server_session, pipeline.name)
@@ -57,8 +63,7 @@ def plan_verify(
             unreadable |= {".".join(name): reason for name, reason in unreadable_there(server_session, routes).items()}
         compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
         tables = select_tables(pipeline, routes, server_session, request.tables, compacted, unreadable, names)
-        log = connections.commit_log()
-        views = views_of(log.read_all() if log.exists() else {}, pipeline.name, tables.compared, start)
+        views = views_of(logged, pipeline.name, tables.compared, start)
         uuid = source.server_uuid(server_session)
         chunks: list[TableChunk] = []
         for table in tables.compared:

@@ -59,6 +59,11 @@ export async function detail(main, alive, name) {
       el("a", { class: "button", href: airflow(`/dags/${pipeline.dag.dag_id}`), target: "_top" }, "DAG"));
   };
 
+  const unparkButton = (parked) => {
+    const button = el("button", { onclick: () => act(button, (done) => `Run ${done.run_id} started`, () => post(`${path}/unpark`, { tables: [parked] })) }, "Unpark");
+    return el("p", {}, "When the cause is gone: ", button);
+  };
+
   const drawHead = (pipeline) => {
     state.replaceChildren(badge(pipeline));
     const problems = [];
@@ -66,6 +71,10 @@ export async function detail(main, alive, name) {
     if (pipeline.last_error) {
       problems.push(problem(`The last run failed in task ${pipeline.last_error.task_id}`, pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
+    }
+    for (const each of pipeline.position.parked || []) {
+      problems.push(problem(`Table ${each.table} is parked`, `Its changes from ${each.at} on are not published since ${ago(new Date(each.since_ms).toISOString())}${each.reason ? `: ${each.reason}` : "."}`,
+        unparkButton(each.table)));
     }
     for (const run of pipeline.dag.held) {
       problems.push(el("p", { class: "notice" }, "The pipeline is paused. Run ", el("a", { href: airflow(`/dags/${pipeline.dag.dag_id}/runs/${run}`), target: "_top" }, run),

@@ -24,6 +24,7 @@ from changefeed.kafka.commit_log.records import (
     LogRecord,
     NumberRecord,
     OrderRecord,
+    ParkedRecord,
     ProgressRecord,
     RenamedRecord,
     SealRecord,
@@ -130,6 +131,16 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         BegunRecord(
             WINDOW, {"format": "1f"}, (HighWaterMark("shop.orders", 0, 6, "uuid-a:7", 4, 9),), {"shop.orders-value": 12}
         ),
+    ),
+    (
+        b'["shop","begun",7]',
+        WINDOW_TEXT[:-1] + b',"rules":{},"marks":[],"parked":["shop.orders"]}',
+        BegunRecord(WINDOW, parked=("shop.orders",)),
+    ),
+    (
+        b'["shop","parked","shop.orders"]',
+        b'{"source":"uuid-b","at":"bin.000009:4077","gtids":"uuid-a:1-5","reason":"it fails","since_ms":1767225600000}',
+        ParkedRecord("shop.orders", "uuid-b", "bin.000009:4077", "uuid-a:1-5", "it fails", 1767225600000),
     ),
     (
         b'["shop","order",7]',

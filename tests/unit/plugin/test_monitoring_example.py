@@ -57,7 +57,7 @@ def test_samples_have_the_declared_labels_and_all_digits(monkeypatch: pytest.Mon
     monkeypatch.setattr(metrics, "count_retries", lambda *_: 0)
     position: dict[str, Any] = {
         "error": None, "lag_bytes": 12_345_678_901, "lag_seconds": 0.25, "retention_headroom_seconds": 3600,
-        "committed_at_ms": 1_764_190_123_456,
+        "committed_at_ms": 1_764_190_123_456, "parked": [],
     }  # fmt: skip
     window = {
         "window": {"number": 7}, "size_bytes": 9, "rows": {'a."b"': {"c": 3}}, "seconds": {"decode": 1.5},

@@ -53,6 +53,9 @@ def lag_of(lag_seconds: float | None) -> dict[str, Any]:
         (dag(paused=True, running=["two"], held=["two"]), lag_of(600), "paused, a run is held"),
         (dag(last_run={"state": "failed", "start": moment(-9)}), lag_of(60), "failed"),
         (dag(known=False), None, "not loaded yet"),
+        (dag(), {"state": "current", "parked": [{"table": "shop.orders"}]}, "1 table is parked"),
+        (dag(running=["two"]), {**lag_of(60), "parked": [{}, {}]}, "2 tables are parked"),
+        (dag(), {"state": "current", "parked": []}, "up to date"),
     ],
 )
 def test_badge_shows_lag_schedule_and_held_runs(of: dict[str, Any], position: dict[str, Any] | None, word: str) -> None:

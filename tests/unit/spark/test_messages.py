@@ -47,7 +47,7 @@ VIEW = TableView("bin.000001:4", "CREATE DATABASE d", "CREATE TABLE t")
 @pytest.mark.parametrize(
     "message",
     [
-        Failure("SchemaError", "no table t"),
+        Failure("SchemaError", "no table t", ("shop.t",)),
         DecodedSlice(REPORT, COUNTS),
         PublishedPartition(TopicPartitionReceipt("t", 0, 1, 2, 3, 4, 5, None, {"failover": 6})),
         ScoutedFile(3, Scouting((Slice(0, "bin.000001", 4, 5),), (STATEMENT,), 6)),

@@ -14,7 +14,7 @@ from changefeed.binlog.programs.frozen_schema import check_fits, check_unchanged
 from changefeed.binlog.programs.program import ProgramBuilder, WrittenRows
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
-from changefeed.errors import SchemaError
+from changefeed.errors import SchemaError, SettingsError
 from changefeed.formats.by_table import all_formats, of_table
 from changefeed.formats.format import RowFormat, joins_rows, transactions_of
 from changefeed.model.column_rules import ALL_SHOWN, ColumnRules
@@ -106,7 +106,11 @@ class Programs:
         known = self._named if table_map.has_names and not self._needs_definitions else self._nameless
         table = known.get(body)
         if table is None:
-            table = known[body] = self._build(table_map, is_mariadb)
+            try:
+                table = known[body] = self._build(table_map, is_mariadb)
+            except SchemaError as error:
+                error.of_tables(f"{table_map.database}.{table_map.table}")
+                raise
         return table
 
     def forget(self) -> None:
@@ -146,7 +150,11 @@ class Programs:
             if route.missing_columns(table.schema):
                 self._asked_schemas = True  # the names depend on the position of the table map
                 table = replace(table, schema=self.with_other_names(table.schema))
-            table = apply_route(table, route, by_server=table_map.has_names)
+            try:
+                table = apply_route(table, route, by_server=table_map.has_names)
+            except SettingsError as error:
+                error.of_tables(f"{database}.{name}")
+                raise
         compared_as = self._compared_as and (of_table(self._compared_as[0], database, name), self._compared_as[1])
         builder, group = self._builder(of_table(self._format, database, name), compared_as), 0
         unfinished = self._row_format(database, name) if route is not None else None

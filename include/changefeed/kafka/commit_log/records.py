@@ -199,6 +199,8 @@ class BegunRecord(LogRecord, kind="begun"):
     rules: Mapping[str, str] = field(default_factory=dict)
     high_water_marks: tuple[HighWaterMark, ...] = ()
     schema_ids: Mapping[str, int] = field(default_factory=dict)
+    parked: tuple[str, ...] = ()
+    """The tables that are left out of the window."""
 
     @property
     def parts(self) -> tuple[str | int, ...]:
@@ -210,12 +212,45 @@ class BegunRecord(LogRecord, kind="begun"):
             "rules": dict(self.rules),
             "marks": [asdict(high_water_mark) for high_water_mark in self.high_water_marks],
         }
-        return values | ({"schema_ids": dict(self.schema_ids)} if self.schema_ids else {})
+        values |= {"schema_ids": dict(self.schema_ids)} if self.schema_ids else {}
+        return values | ({"parked": list(self.parked)} if self.parked else {})
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
         high_water_marks = tuple(HighWaterMark(**high_water_mark) for high_water_mark in value["marks"])
-        return cls(Window.from_json(value), value["rules"], high_water_marks, value.get("schema_ids", {}))
+        window, ids = Window.from_json(value), value.get("schema_ids", {})
+        return cls(window, value["rules"], high_water_marks, ids, tuple(value.get("parked", ())))
+
+
+@dataclass(frozen=True)
+class ParkedRecord(LogRecord, kind="parked"):
+    """A captured table that windows leave out: its changes from ``at`` on are not published.
+
+    ``at``, FILE:POSITION, is a commit boundary of server ``source``, after the transactions ``gtids``. ``reason`` is
+    the first sentence of the error for which it was parked at ``since_ms``. While the record exists, no window has
+    changes of the table.
+    """
+
+    table: str
+    source: str
+    at: str
+    gtids: str
+    reason: str
+    since_ms: int
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.table,)
+
+    def to_json(self) -> Any:
+        values = asdict(self)
+        del values["table"]
+        return values
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        source, at, gtids, reason = (str(value[name]) for name in ("source", "at", "gtids", "reason"))
+        return cls(str(parts[0]), source, at, gtids, reason, int(value["since_ms"]))
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Subjects:
             "and set it back; or each such change, by `on_incompatible: register` in the pipeline's `format`. Or "
             "change the column so that it fits (nullable, or with a default), publish the table to another topic, or "
             "leave it out by `tables.exclude`, so that the others go on."
-        )
+        ).of_tables(*([table] if table else []))
 
 
 class Lookups:

@@ -119,12 +119,15 @@ class DecodeTask(SourceTask):
     """Archived files to read instead of the server."""
     tables: tuple[TableName, ...] = ()
     """The captured tables that the server has."""
+    parked: frozenset[str] = frozenset()
+    """The captured tables, as "database.table", whose changes are left out. Their DDL is followed and published."""
     slices: tuple[Slice, ...] = ()
     """The slices of the window that are cut so far."""
 
     def route(self, database: str, table: str) -> Route | None:
-        """See `SourceTask`. The server's own tables are never captured."""
-        return None if self.is_own(database, table) else super().route(database, table)
+        """See `SourceTask`. The server's own tables are never captured, and parked tables are left out."""
+        is_left_out = self.is_own(database, table) or f"{database}.{table}" in self.parked
+        return None if is_left_out else super().route(database, table)
 
     def is_own(self, database: str, table: str) -> bool:
         """Whether the table is a system table of the server. If the history does not name the server, system tables of

@@ -43,17 +43,23 @@ class Failure(TaskMessage):
 
     name: str
     message: str
+    tables: tuple[str, ...] = ()
+    """The tables to which alone the error belongs, as in `ChangefeedError.tables`."""
 
     @classmethod
     def of(cls, error: ChangefeedError) -> Self:
         """The message of ``error``."""
-        return cls(type(error).__name__, str(error))
+        return cls(type(error).__name__, str(error), error.tables)
+
+    @classmethod
+    def from_json(cls, values: Any, /) -> Self:
+        return cls(values["name"], values["message"], tuple(values["tables"]))
 
     @property
     def error(self) -> ChangefeedError:
         """The error, with its original class if this version has it, else ChangefeedError."""
         known = {each.__name__: each for each in _with_subclasses(ChangefeedError)}
-        return known.get(self.name, ChangefeedError)(self.message)
+        return known.get(self.name, ChangefeedError)(self.message).of_tables(*self.tables)
 
 
 @dataclass(frozen=True)

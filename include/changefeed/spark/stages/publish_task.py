@@ -82,6 +82,7 @@ class PublishTask(DriversTask):
             units_of=units_of,
             beside=beside,
             numbering=numbering_of(self.connections.routes.format(0)) if units_of is None else None,
+            topics_are_of_tables=self.pipeline.on_table_error == "park" and not self.pipeline.transforms,
         )
 
     @property

@@ -1,0 +1,34 @@
+"""The command unpark, which brings parked tables back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from changefeed.cli.app import PipelineName, app, connections_of, out
+from changefeed.cli.request_options import add_options
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.unpark import UnparkRequest
+
+
+@app.command()
+@add_options(UnparkRequest, tables=typer.Option(metavar="PATTERN"))
+def unpark(name: PipelineName, arguments: dict[str, Any]) -> None:
+    """Publish the changes that parked tables miss, once, and publish these tables with the next windows again.
+
+    No window is published meanwhile. A call that failed or was killed continues if it is repeated.
+    """
+    from changefeed.operations.unpark import unpark
+    from changefeed.spark.session import session
+
+    request = UnparkRequest.of(arguments)
+    pipeline = load_pipeline(name)
+    connections = connections_of(pipeline)
+    if request.skip_changes:
+        for returned in unpark(None, connections, request):
+            out.print(f"{name}: {returned}")
+        return
+    with session(pipeline, "changefeed.ingest.run") as spark:
+        for returned in unpark(spark, connections, request):
+            out.print(f"{name}: {returned}")

@@ -1,0 +1,200 @@
+"""unpark: publishes the changes that a parked table misses, once, and lets the windows publish it again.
+
+The range of a table is [where it was parked, end of the sealed windows). It is published under an identity of its own,
+as a backfill, while the pipeline's lease is held, so that no window is published meanwhile. The record of the parked
+table is removed last, under the same lease. If the process dies before that, windows go on without the table, and the
+next call continues: first the range that was begun, then what windows left out since.
+"""
+
+from __future__ import annotations
+
+import glob
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from changefeed.errors import BinlogGoneError, CheckpointError, SettingsError
+from changefeed.ingest.window_run import ingest
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import ParkedRecord
+from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
+from changefeed.model import fault_point
+from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest
+from changefeed.model.run_identity import unpark_identity
+from changefeed.model.window import Window
+from changefeed.operations.backfill import begun_window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.old_identities import forget_identities
+from changefeed.pipeline.parking import parked_tables
+from changefeed.pipeline.windows import check_not_renamed, last_stable_state, latest_checkpoint
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.backfill import NarrowedTables
+from changefeed.settings.requests.unpark import UnparkRequest
+from changefeed.source.mysql import source
+from changefeed.source.mysql.binlogs import file_identity
+from changefeed.spark.target import SparkTarget
+
+
+@dataclass(frozen=True)
+class Unparked:
+    """A table that was parked and returned: its changes from ``start`` to ``end`` are published, or skipped.
+
+    ``why_skipped`` is the reason why they are not published; '' if they are.
+    """
+
+    table: str
+    start: str
+    end: str
+    rows: int = 0
+    messages: int = 0
+    why_skipped: str = ""
+
+    def __str__(self) -> str:
+        if self.why_skipped:
+            return (
+                f"{self.table} is not parked any more; its changes from {self.start} to {self.end} are not published: "
+                f"{self.why_skipped}"
+            )
+        return (
+            f"{self.table} is not parked any more; {self.rows:,} rows from {self.start} to {self.end} are published in "
+            f"{self.messages:,} messages"
+        )
+
+
+def requested_tables(connections: PipelineConnections, request: UnparkRequest) -> list[ParkedRecord]:
+    """The parked tables of ``request``. Raises SettingsError if there is none."""
+    pipeline = connections.pipeline
+    parked = parked_tables(last_stable_state(connections))
+    found = [record for name, record in parked.items() if request.matches(name)]
+    if not found:
+        raise SettingsError(
+            f"no parked table of pipeline {pipeline.name!r} matches {', '.join(request.tables) or '*.*'}: parked are "
+            f"{', '.join(parked) or 'none'}. Nothing was changed."
+        )
+    return found
+
+
+def unpark(spark: SparkTarget | None, connections: PipelineConnections, request: UnparkRequest) -> Iterator[Unparked]:
+    """Return the parked tables of ``request`` to the pipeline, one after another; yield each result.
+
+    ``spark`` may be None if ``request`` skips the changes. A table that the pipeline does not capture any more is
+    unparked without its changes. If a table fails, the tables before it have returned, and it stays parked.
+
+    Raises SettingsError if no such table is parked, PipelineBusyError while a run is alive, CheckpointError if a window
+    is unfinished, BinlogGoneError if the server does not have the binlog from where the table was parked, and the error
+    of the table if its cause is still there.
+    """
+    for record in requested_tables(connections, request):
+        yield _unpark(spark, connections, record.table, skip=request.skip_changes)
+
+
+def _unpark(spark: SparkTarget | None, connections: PipelineConnections, table: str, *, skip: bool) -> Unparked:
+    name = connections.pipeline.name
+    with connections.lease() as lease:
+        fence(lease)  # no task of an earlier run publishes any more
+        state = lease.log().read()
+        record = parked_tables(state).get(table)
+        if record is None:
+            raise SettingsError(f"{table} of pipeline {name!r} is not parked any more: another process unparked it")
+        end = _sealed_end(name, state)
+        start, rows, messages, why = record.at, 0, 0, ""
+        if not connections.pipeline.tables.matches(*table.split(".", 1)):
+            why = "the pipeline does not capture it any more"
+        elif skip:
+            why = "as requested. Take a snapshot of the table, which publishes its rows"
+        while not why and spark is not None and record.at != str(end.coordinates):
+            manifest = _publish(spark, connections, record, end)
+            rows, messages = rows + manifest.row_count, messages + manifest.message_count
+            fault_point.reach("after_unpark_window")
+            record = replace(record, at=str(manifest.window.head), gtids=manifest.gtids)
+            if record.at != str(end.coordinates):
+                _move_on(lease, record)
+        lease.log().keep(forgotten=[record])
+        _forget_ended(connections, lease)
+    fault_point.reach("after_unpark")
+    return Unparked(table, start, str(end.coordinates), rows, messages, why)
+
+
+def _identity(name: str, record: ParkedRecord) -> str:
+    """The identity under which the changes that ``record`` misses are published; each record has its own."""
+    return unpark_identity(name, f"{record.table} {record.since_ms} {record.at}")
+
+
+def _forget_ended(connections: PipelineConnections, lease: Lease) -> None:
+    """Forget the progress of ranges that are published completely: those whose record is not in the log any more."""
+    name, log = connections.pipeline.name, lease.log()
+    used = {_identity(name, record) for record in parked_tables(log.read()).values()}
+    prefix = unpark_identity(name, "")
+    forget_identities(connections, [each for each in log.identities() if each.startswith(prefix) and each not in used])
+
+
+def _move_on(lease: Lease, record: ParkedRecord) -> None:
+    """Store that the table misses only changes from the end of a published range on."""
+    lease.log().keep(record)
+    fault_point.reach("after_unpark_move")
+
+
+def _sealed_end(name: str, state: CommitLogState) -> Checkpoint:
+    """The end of the pipeline's sealed windows, from which the next window begins."""
+    check_not_renamed(name, state)
+    latest = latest_checkpoint(name, state)
+    assert latest is not None, "a table is parked while a window is begun"
+    end, _ = latest
+    if any(progress.window > end.window for progress in state.progress.values()):
+        raise CheckpointError(
+            f"the window after window {end.window} of pipeline {name!r} is published in part, without the parked "
+            f"tables. Nothing was changed. Run the pipeline (`changefeed run {name}`), which finishes it; then unpark."
+        )
+    return end
+
+
+def _publish(spark: SparkTarget, connections: PipelineConnections, record: ParkedRecord, end: Checkpoint) -> Manifest:
+    """Publish the table's changes up to ``end``, or to the end of a range that an earlier call began."""
+    pipeline, start = connections.pipeline, BinlogCoordinates.parse(record.at)
+    identity = _identity(pipeline.name, record)
+    _check_there(connections, record, end, start)
+    window = begun_window(connections, identity, record.source) or Window(
+        pipeline=pipeline.name,
+        number=1,
+        server_uuid=record.source,
+        start=start,
+        head=end.coordinates,
+        start_gtids=record.gtids,
+        head_gtids=end.gtids,
+        frozen_at_ms=int(time.time() * 1000),
+        newest=file_identity(connections.mysql, record.source, end.coordinates.file),
+    )
+    narrowed = replace(connections, pipeline=pipeline_of(pipeline, record.table))
+    return ingest(spark, narrowed, window, identity=identity)
+
+
+def _check_there(
+    connections: PipelineConnections, record: ParkedRecord, end: Checkpoint, start: BinlogCoordinates
+) -> None:
+    """Raise BinlogGoneError if the source does not have the binlog from ``start`` on."""
+    with connections.session() as session:
+        uuid, files = source.server_uuid(session), source.binlog_files(session)
+    remedy = (
+        f"Nothing was published. Unpark it with `changefeed unpark {connections.pipeline.name} --tables {record.table} "
+        "--skip-changes`, and take a snapshot of the table."
+    )
+    if uuid != record.source or end.server_uuid != record.source:
+        raise BinlogGoneError(
+            f"{record.table} is parked at {record.at} of server {record.source}, and the pipeline reads server {uuid} "
+            f"now, where the same coordinates mean other changes. {remedy}"
+        )
+    if start.file not in {file.name for file in files}:
+        oldest = files[0].name if files else "none"
+        raise BinlogGoneError(
+            f"binlog {start.file!r}, from which {record.table} is parked ({record.at}), is no longer on the server "
+            f"(oldest: {oldest}): changes of the table are lost to this pipeline. {remedy}"
+        )
+
+
+def pipeline_of(pipeline: Pipeline, table: str) -> Pipeline:
+    """The pipeline with only ``table``, and without records of DDL, which the pipeline's windows have published."""
+    tables = NarrowedTables(include=[glob.escape(table)], within=pipeline.tables)
+    return pipeline.model_copy(update={"tables": tables, "publish_ddl": "off"})

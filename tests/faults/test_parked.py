@@ -1,0 +1,262 @@
+"""`on_table_error: park`: one bad table does not stop the rest, and comes back without a gap or a repeat."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.feed import NOTHING_NEW, Feed, in_order
+from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
+
+from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.commit_log.records import ParkedRecord
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.model.topic_name import commit_log_topic
+from devstack.schema_registry import SchemaRegistry
+
+pytestmark = pytest.mark.timeout(600)
+
+FUNCTION = """\
+from pathlib import Path
+
+from changefeed.transforms.change import Change
+
+
+def transform(change: Change, marker: str) -> Change:
+    if Path(marker).exists():
+        raise ValueError("the marker exists")
+    return change
+"""
+
+
+@pytest.fixture
+def marker(feed: Feed) -> Path:
+    """A table `bad` beside two others, whose rows a function fails on while the marker exists."""
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.bad (id INT PRIMARY KEY, version INT NOT NULL, text LONGTEXT)")
+    marker = feed.folder / "marker"
+    marker.touch()
+    (feed.folder / "transforms").mkdir()
+    (feed.folder / "transforms" / "fragile.py").write_text(FUNCTION)
+    feed.settings |= {
+        "on_table_error": "park",
+        "transforms": [{"tables": f"{feed.name}.bad", "function": "fragile", "arguments": {"marker": str(marker)}}],
+    }
+    feed.configure(transaction_rows=10)
+    return marker
+
+
+def write(feed: Feed, table: str = "bad", rows: int = 30) -> None:
+    """Rows of all tables, those of ``table`` also changed."""
+    feed.write(10)
+    for version in (1, 2):
+        values = ", ".join(f"({key}, {version}, 'x')" for key in range(1, rows + 1))
+        feed.mysql.execute(
+            f"INSERT INTO `{feed.name}`.`{table}` VALUES {values} ON DUPLICATE KEY UPDATE version = version + 1"
+        )
+    feed.mysql.execute(f"DELETE FROM `{feed.name}`.`{table}` WHERE id % 7 = 0")
+    feed.write(5)
+
+
+def check_once(feed: Feed, table: str = "bad") -> None:
+    """The topic of ``table`` has each of its changes once, in the order of the binlog."""
+    records = feed.records(table)
+    assert [event for event, count in Counter(event_ids(records)).items() if count > 1] == []
+    assert topic_rows(records) == select_rows(feed.mysql, feed.name, table)
+    assert in_order(records)
+
+
+def parked(feed: Feed) -> list[ParkedRecord]:
+    log = CommitLog(KafkaConnection(feed.kafka.bootstrap), commit_log_topic(feed.name), feed.name)
+    return log.read().of(ParkedRecord)
+
+
+def unpark(feed: Feed, *options: str, fault: str = "") -> Any:
+    return feed.fork_command(fault, "unpark", feed.name, *options)
+
+
+def test_a_table_with_an_error_is_parked_and_comes_back_complete(feed: Feed, marker: Path) -> None:
+    start = feed.mysql.head()
+    write(feed)
+    assert f"{feed.name}.bad is parked" in feed.run()
+    feed.check()
+    assert feed.records("bad") == []
+    (record,) = parked(feed)
+    assert record.table == f"{feed.name}.bad"
+    assert record.at <= start
+
+    feed.mysql.execute("FLUSH BINARY LOGS")
+    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.bad ADD COLUMN more INT DEFAULT 7")
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (100, 1, 'y', 8), (101, 1, 'y', NULL)")
+    feed.write(5)
+    feed.run()
+    feed.check()
+    assert feed.records("bad") == []
+
+    failed = unpark(feed)
+    assert failed.result() == 1, failed.text()
+    assert "the marker exists" in failed.text()
+    assert parked(feed) == [record]
+
+    marker.unlink()
+    feed.mysql.execute(f"UPDATE `{feed.name}`.bad SET version = version + 1")  # the next window publishes it
+    returned = unpark(feed, "--tables", f"{feed.name}.b*")
+    assert returned.result() == 0, returned.text()
+    assert f"{feed.name}.bad is not parked any more" in returned.text()
+    assert parked(feed) == []
+    again = unpark(feed)
+    assert again.result() == 1
+    assert "parked are none" in again.text()
+    feed.run()
+    feed.check()
+    check_once(feed)
+    changes = records_of(feed.kafka.bootstrap, f"{feed.name}.schema-changes")
+    assert len(changes) == len(set(event_ids(changes)))
+    assert feed.begin().result() == NOTHING_NEW
+
+
+@pytest.mark.parametrize("stage", ["before_park", "after_park"])
+def test_a_run_killed_while_it_parks_a_table_leaves_no_gap(feed: Feed, marker: Path, stage: str) -> None:
+    write(feed)
+    run = feed.begin(stage)
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    assert len(parked(feed)) == (stage == "after_park")
+    feed.run()
+    feed.check()
+    assert feed.records("bad") == []
+    marker.unlink()
+    assert unpark(feed).result() == 0
+    feed.run_until_current()
+    feed.check()
+    check_once(feed)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "after_transaction_commit:2",
+        pytest.param("in_decode", marks=pytest.mark.extended),
+        pytest.param("in_open_transaction:2", marks=pytest.mark.extended),
+        pytest.param("before_seal", marks=pytest.mark.extended),
+        pytest.param("after_seal", marks=pytest.mark.extended),
+        "after_unpark_window",
+        pytest.param("after_unpark", marks=pytest.mark.extended),
+    ],
+)
+def test_an_unpark_killed_at_a_stage_continues_after_windows_without_the_table(
+    feed: Feed, marker: Path, stage: str
+) -> None:
+    write(feed)
+    feed.run()
+    marker.unlink()
+    killed = unpark(feed, fault=stage)
+    assert killed.wait_until_held(), killed.text()
+    write(feed)
+    beside = feed.begin()
+    assert beside.result() == (0 if stage == "after_unpark" else 1), beside.text()
+    assert stage == "after_unpark" or "PipelineBusyError" in beside.text()
+    killed.kill()
+    feed.run()  # without the table, unless the unpark had ended
+    feed.check()
+    if stage != "after_unpark":
+        moved = unpark(feed, fault="after_unpark_move")
+        assert moved.wait_until_held(), moved.text()
+        moved.kill()
+        assert unpark(feed).result() == 0
+    assert parked(feed) == []
+    write(feed)
+    feed.run()
+    feed.check()
+    check_once(feed)
+
+
+def test_a_schema_that_the_registry_refuses_parks_its_table(feed: Feed, schema_registry: SchemaRegistry) -> None:
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.refused (id INT PRIMARY KEY, version INT NOT NULL, text TEXT)")
+    feed.connections["REGISTRY"] = schema_registry.url
+    feed.settings |= {"on_table_error": "park", "format": {"name": "avro", "registry": "registry"}}
+    feed.configure()
+    write(feed, "refused")
+    feed.run()
+    assert feed.records("refused") == []
+    there = feed.ids()
+    assert len(there) == len(set(there)) > 0
+    (record,) = parked(feed)
+    assert "refused" in record.reason
+    assert unpark(feed).result() == 1
+    feed.settings["topics"] = {
+        "partitions": 2,
+        "routes": [{"match": f"{feed.name}.refused", "format": {"name": "debezium"}}],
+    }
+    feed.configure()
+    assert unpark(feed).result() == 0
+    write(feed, "refused")
+    feed.run()
+    check_once(feed, "refused")
+
+
+def test_a_record_that_is_too_large_parks_its_table_unless_a_part_is_published(feed: Feed) -> None:
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.bad (id INT PRIMARY KEY, version INT NOT NULL, text LONGTEXT)")
+    feed.settings |= {
+        "on_table_error": "park",
+        "topics": {"partitions": 2, "configs": {"max.message.bytes": "20000"}},
+    }
+    feed.configure(transaction_rows=100_000)
+    write(feed)
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (900, 1, REPEAT('x', 30000))")
+    feed.run()
+    feed.check()
+    assert feed.records("bad") == []
+    assert "does not fit" in parked(feed)[0].reason
+
+    given_up = unpark(feed, "--skip-changes")
+    assert given_up.result() == 0, given_up.text()
+    assert "Take a snapshot of the table" in given_up.text()
+    assert parked(feed) == []
+    feed.configure(transaction_rows=5)  # `accounts` is published before `bad`, in transactions of its own
+    feed.write(40)
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (901, 1, REPEAT('x', 30000))")
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "a part of its window is in Kafka already" in run.text()
+    assert parked(feed) == []
+
+
+def test_errors_of_no_table_and_of_the_last_table_stop_the_run(feed: Feed, marker: Path) -> None:
+    write(feed)
+    feed.settings["tables"] = {"include": [f"{feed.name}.bad"]}
+    feed.configure()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "the pipeline has no other table" in run.text()
+    del feed.settings["tables"]
+    marker.unlink()
+    feed.configure()
+    feed.mysql.execute(
+        f"SET SESSION binlog_format = 'STATEMENT'; INSERT INTO `{feed.name}`.journal (text) VALUES ('s')"
+    )
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "a change in statement format" in run.text()
+    assert parked(feed) == []
+
+
+@pytest.mark.usefixtures("marker")
+def test_parked_tables_are_shown_and_refuse_seeks_snapshots_and_stop(feed: Feed) -> None:
+    write(feed)
+    feed.run()
+    status = feed.command("status", feed.name, "--json")
+    (shown,) = json.loads(status.stdout)
+    assert [each["table"] for each in shown["parked"]] == [f"{feed.name}.bad"]
+    assert "bad" in feed.command("status", feed.name).stdout
+    assert f"{feed.name}.bad" in feed.command("check", feed.name).stdout
+    assert "parked" in feed.command("seek", feed.name, "latest", "--why", "test").stderr
+    assert "parked" in feed.command("snapshot", feed.name).stderr
+    feed.settings["on_table_error"] = "stop"
+    feed.configure()
+    feed.write(5)
+    run = feed.begin()
+    assert run.result() == 2
+    assert "has `on_table_error: stop`" in run.text()
