@@ -1,10 +1,10 @@
-"""Publish a backfill's window. Argument: a JSON file with the plan of the task `plan`, and the root of its archive,
-which Airflow's worker checked.
+"""Publish a backfill's window. Argument: the job's file, whose plan also has the root of the archive, which Airflow's
+worker checked.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the window is sealed, 2 a terminal error, 1
-an error that a retry may resolve.
+The job's file is of `changefeed.spark.job_file`. Without connections in it, the environment has them (AIRFLOW_CONN_…).
+Exit codes: 0 the window is sealed, 2 a terminal error, 1 an error that a retry may resolve.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
 from changefeed.source.archive.archive import archive_below
-from changefeed.spark.run_as_job import read_plan, run_as_job
+from changefeed.spark.job_file import read_job_file
+from changefeed.spark.run_as_job import run_as_job
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("plan", help="a JSON file with the request, the window and the backfill's identity")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the request, the window and the backfill's identity")
 
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
     """Publish the window to the backfill's topics; yields one line when it is sealed."""
-    plan = read_plan(arguments.plan)
+    plan = read_job_file(arguments.job)
     request = BackfillRequest.of(plan["request"])
     connections = PipelineConnections(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
     window = Window.from_json(plan["window"])

@@ -1,10 +1,9 @@
-"""Publish frozen windows, one after another. Arguments: a JSON file with the plan of the task `plan`, the pipeline's
-name.
+"""Publish frozen windows, one after another. Arguments: the job's file, the pipeline's name.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the windows are sealed, 2 a terminal error, 1
-an error that a retry may resolve.
+The job's file is of `changefeed.spark.job_file`. Without connections in it, the environment has them (AIRFLOW_CONN_…).
+Exit codes: 0 the windows are sealed, 2 a terminal error, 1 an error that a retry may resolve.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from collections.abc import Generator
 from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
-from changefeed.spark.run_as_job import read_plan, run_as_job
+from changefeed.spark.job_file import read_job_file
+from changefeed.spark.run_as_job import run_as_job
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("plan", help="a JSON file with the windows, in order")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the windows, in order")
 ARGUMENTS.add_argument("pipeline")
 ARGUMENTS.add_argument(
     "--max-seconds",
@@ -33,7 +33,7 @@ ARGUMENTS.add_argument(
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
     """Publish the windows in one Spark session; yields one line for each sealed window."""
-    windows = [Window.from_json(values) for values in read_plan(arguments.plan)["windows"]]
+    windows = [Window.from_json(values) for values in read_job_file(arguments.job)["windows"]]
     pipeline = load_pipeline(arguments.pipeline)
     with session(pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
         from changefeed.ingest.run import ingest_windows

@@ -1,10 +1,9 @@
-"""Apply changes to a follower up to the pipeline's low watermark. Arguments: a JSON file with the follower, the
-pipeline's name.
+"""Apply changes to a follower up to the pipeline's low watermark. Arguments: the job's file, the pipeline's name.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the follower is at the low watermark, 2 a
-terminal error, 1 an error that a retry may resolve.
+The job's file is of `changefeed.spark.job_file`. Without connections in it, the environment has them (AIRFLOW_CONN_…).
+Exit codes: 0 the follower is at the low watermark, 2 a terminal error, 1 an error that a retry may resolve.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ from changefeed.replicate.run import replicate
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline_settings import OnStatement
 from changefeed.settings.requests.replicate import ReplicateRequest
-from changefeed.spark.run_as_job import read_plan, run_as_job
+from changefeed.spark.job_file import read_job_file
+from changefeed.spark.run_as_job import run_as_job
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("plan", help="a JSON file with the follower's connection id, its databases and sessions")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the follower, its databases and sessions")
 ARGUMENTS.add_argument("pipeline")
 
 
@@ -31,7 +31,7 @@ def apply(arguments: argparse.Namespace) -> Generator[str]:
 
     Yields the range when the follower is at the watermark, and tables that wait for a snapshot.
     """
-    request = ReplicateRequest.of(read_plan(arguments.plan))
+    request = ReplicateRequest.of(read_job_file(arguments.job))
     connections = PipelineConnections(load_pipeline(arguments.pipeline), from_environment)
     follower = mysql_connection(request.connection, from_environment)
     runs = request.statements is OnStatement.RUN

@@ -1,10 +1,11 @@
-"""Compare the rows of a pipeline's source with its topics. Arguments: a JSON file with the plan of the task `plan`, the
-pipeline's name.
+"""Compare the rows of a pipeline's source with its topics. Arguments: the job's file, the pipeline's
+name.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the comparison is complete, whatever its result,
-2 a terminal error, 1 an error that a retry may resolve.
+The job's file is of `changefeed.spark.job_file`. Without connections in it, the environment has them (AIRFLOW_CONN_…).
+Exit codes: 0 the comparison is complete, whatever its result, 2 a terminal error, 1 an error that a retry may
+resolve.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from changefeed.model.connection import from_environment
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.verify import VerifyRequest
-from changefeed.spark.run_as_job import read_plan, run_as_job
+from changefeed.spark.job_file import read_job_file
+from changefeed.spark.run_as_job import run_as_job
 from changefeed.spark.session import session
 from changefeed.verify.plan import plan_verify
 from changefeed.verify.positions import check_has_run, wait_for_runs
 from changefeed.verify.run import verify_topics
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("plan", help="a JSON file with the request and the name of the run")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the request and the name of the run")
 ARGUMENTS.add_argument("pipeline")
 
 
@@ -33,7 +35,7 @@ def compare(arguments: argparse.Namespace) -> Generator[str]:
 
     Yields its lines, with the first differing keys and both rows.
     """
-    plan = read_plan(arguments.plan)
+    plan = read_job_file(arguments.job)
     request = VerifyRequest.of(plan["request"])
     pipeline = load_pipeline(arguments.pipeline)
     connections = PipelineConnections(pipeline, from_environment)

@@ -80,7 +80,7 @@ class SparkCluster:
 
     def _start(self, process: ServerProcess, host: str, program: str, *options: str) -> None:
         java = fetch_java(self.home)
-        spark = _spark_home()
+        spark = spark_home()
         own = f"org.apache.spark.deploy.{program}"
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
@@ -96,7 +96,8 @@ class SparkCluster:
         process.start([*command, "--host", host, "--webui-port", "0", *options], env=env, cwd=self.directory)
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
+    """The folder of pyspark; raises FetchError if it is not installed."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise FetchError("expected the package pyspark, found none. Run `make setup`.")

@@ -33,6 +33,7 @@ from devstack.postgresql import fetch_postgresql
 from devstack.promtool import fetch_promtool
 from devstack.reaper import end_orphans
 from devstack.sql_server import Options, SqlServer
+from devstack.yarn import fetch_yarn
 
 MYSQL_VARIABLE = "MYSQL_URL"
 KAFKA_VARIABLE = "KAFKA_BOOTSTRAP"
@@ -163,6 +164,7 @@ class Stack:
             fetch_mariadb_binlog(self.home)
             MARIADB_TESTS.fetch(self.home)
             fetch_promtool(self.home)
+            fetch_yarn(self.home)
         if consumers:
             fetch_kafka(self.home)
             fetch_connect(self.home)

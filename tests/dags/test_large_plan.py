@@ -21,12 +21,12 @@ JOB = """\
 import os, sys
 from pathlib import Path
 from pyspark import SparkConf, SparkContext
-from changefeed.spark.run_as_job import read_plan
+from changefeed.spark.job_file import read_job_file
 if sys.argv[2] == "submitted":
     SparkContext._ensure_initialized()
     print("passed:", SparkConf().get("spark.secret.text"), "by default:", SparkConf().get("spark.of.all"))
     print("arguments:", Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\\0"))
-print("windows:", len(read_plan(sys.argv[1])["windows"]), "then", *sys.argv[2:])
+print("windows:", len(read_job_file(sys.argv[1])["windows"]), "then", *sys.argv[2:])
 """
 
 WINDOWS = [{"number": number, "start_gtids": "s" * 86_000, "head_gtids": "h" * 86_000} for number in range(20)]

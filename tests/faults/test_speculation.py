@@ -117,7 +117,7 @@ def submit_window(feed: Feed, window: Window, cluster: SparkCluster) -> Run:
     options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     program = str(Path(sys.executable).with_name("spark-submit"))
     plan = feed.folder / "plan.json"
-    plan.write_text(json.dumps({"windows": [window.to_json()]}))
+    plan.write_text(json.dumps({"plan": {"windows": [window.to_json()]}}))
     job = [str(PROJECT / "jobs" / "ingest.py"), str(plan), feed.name]
     with log.open("w") as output:
         process = subprocess.Popen(

@@ -52,7 +52,7 @@ def hold(kind: str, folder: Path) -> None:
 
 def submit(folder: Path) -> None:
     """Start this script by spark-submit, as the task of Airflow does."""
-    from changefeed.airflow.ingest_operator import CleanSparkSubmitHook
+    from changefeed.airflow.submit_hook import CleanSparkSubmitHook
     from changefeed.spark.conf import JOB_CONF
 
     with NamedTemporaryFile("w") as file:

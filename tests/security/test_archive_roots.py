@@ -358,10 +358,10 @@ def test_job_without_a_root_reads_nothing(folder: Path, monkeypatch: pytest.Monk
     (folder / "site.yaml").write_text("archives: [/]\n")
     window = Window("own", 1, "u", BinlogCoordinates(NAME, 4), BinlogCoordinates(NAME, 9), "", "", 0)
     planned = {"request": {"pipeline": "own", "from_file": NAME, "archive": str(folder)}, "window": window.to_json()}
-    (folder / "plan.json").write_text(json.dumps({**planned, "identity": "own.backfill.x"}))
+    (folder / "plan.json").write_text(json.dumps({"plan": {**planned, "identity": "own.backfill.x"}}))
     publish = runpy.run_path(str(Path(__file__).parents[2] / "jobs" / "backfill.py"))["publish"]
     with pytest.raises(SettingsError, match="may not be read"):
-        list(publish(argparse.Namespace(plan=str(folder / "plan.json"))))
+        list(publish(argparse.Namespace(job=str(folder / "plan.json"))))
 
 
 def test_a_name_in_a_log_stays_on_its_line() -> None:

@@ -102,14 +102,14 @@ def test_verify_connects_to_no_follower_of_another_pipeline(own: Pipeline, monke
         return f"mysql://{connection}"
 
     monkeypatch.setattr(connections, "airflow_lookup", uri_of)
-    monkeypatch.setattr(verify_dag, "airflow_lookup", uri_of)
     compare: Any = verify_dag.verify_dag(own).get_task("compare")
     compare._read_plan(context("plan", {"request": {"follower": "others_mysql"}, "run": ""}))
     with pytest.raises(AirflowFailException, match="the pipeline has no follower 'others_mysql'"):
-        compare._environment(own)
+        compare._further_connections(own)
     assert "others_mysql" not in asked
     followed = own.model_copy(update={"followers": [FollowerSettings(connection="others_mysql")]})
-    assert compare._environment(followed)["AIRFLOW_CONN_OTHERS_MYSQL"] == "mysql://others_mysql"
+    (further,) = compare._further_connections(followed)
+    assert connections.job_variables(followed, further)["AIRFLOW_CONN_OTHERS_MYSQL"] == "mysql://others_mysql"
 
 
 @pytest.mark.parametrize(

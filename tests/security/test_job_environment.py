@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from security.hostile_mysql import Certificate
 
-from changefeed.airflow.connections import job_environment
+from changefeed.airflow.connections import job_environment, job_variables
 from changefeed.errors import SettingsError
 from changefeed.model.connection import MysqlConnection
 from changefeed.settings.file import read_pipeline
@@ -29,6 +29,7 @@ ALWAYS = {
     "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
 }
 NAMED = {"LDAP_SERVER": "ldap.example", "COMPANY_REALM": "EXAMPLE"}
+LOG_KEY = "commit_log: {key: {environment: CHANGEFEED_LOG_KEY}}\n"
 NEVER = {
     "AIRFLOW_CONN_OTHERS": "mysql://root:theirs@db.example",
     "AIRFLOW__CORE__FERNET_KEY": "key",
@@ -51,15 +52,19 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 def test_job_gets_variables_of_clusters_and_proxies_and_no_others(pipeline: Pipeline) -> None:
     environment = job_environment(pipeline)
-    assert {**OWN, **ALWAYS}.items() <= environment.items()
-    assert not {*NAMED, *NEVER} & set(environment)
+    assert ALWAYS.items() <= environment.items()
+    assert not {*OWN, *NAMED, *NEVER} & set(environment)
+    assert job_variables(pipeline) == OWN
 
 
 def test_job_gets_variables_that_the_site_names_but_never_airflows(pipeline: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("environment: [LDAP_*, COMPANY_REALM, A*, _A*]\n")
     environment = job_environment(pipeline)
-    assert {**OWN, **ALWAYS, **NAMED}.items() <= environment.items()
-    assert not set(NEVER) & set(environment)
+    assert {**ALWAYS, **NAMED}.items() <= environment.items()
+    assert not {*OWN, *NEVER} & set(environment)
+    variables = job_variables(pipeline)
+    assert {**OWN, **NAMED}.items() <= variables.items()
+    assert not set(NEVER) & set(variables)
 
 
 @pytest.mark.parametrize("name", ["AIRFLOW__CORE__FERNET_KEY", "AIRFLOW_CONN_*", "_AIRFLOW_*", "*", "a=b", "A*B"])
@@ -69,12 +74,14 @@ def test_site_that_names_all_variables_or_airflows_is_refused(pipeline: Pipeline
         job_environment(pipeline)
 
 
-def test_connection_that_linux_cannot_pass_is_refused_with_a_remedy(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", f"mysql://reader@db.example/?ssl_ca={'x' * (128 << 10)}")
-    with pytest.raises(SettingsError, match=r"'mysql_shop' has 131,106 bytes.*path of a file"):
-        job_environment(pipeline)
+@pytest.mark.usefixtures("pipeline")
+def test_secret_of_the_yaml_is_in_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the names of all variables of changefeed are passed."""
+    monkeypatch.setenv("CHANGEFEED_LOG_KEY", "k" * 32)
+    (tmp_path / "own.yaml").write_text((tmp_path / "own.yaml").read_text() + LOG_KEY)
+    signed = read_pipeline(tmp_path / "own.yaml")
+    assert "CHANGEFEED_LOG_KEY" not in job_environment(signed)
+    assert job_variables(signed)["CHANGEFEED_LOG_KEY"] == "k" * 32
 
 
 def test_pem_text_and_hosts_of_an_airflow_connection_arrive_in_the_job(
@@ -83,7 +90,7 @@ def test_pem_text_and_hosts_of_an_airflow_connection_arrive_in_the_job(
     pem = Certificate.create(tmp_path).file.read_text()
     fields = {"conn_type": "mysql", "login": "me@home", "password": "a+b/c", "host": "db1,db2", "port": 3310}
     monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", json.dumps({**fields, "extra": {"ssl_ca": pem, "ssl_key": pem}}))
-    hosts = MysqlConnection.all_from_uri(job_environment(pipeline)["AIRFLOW_CONN_MYSQL_SHOP"])
+    hosts = MysqlConnection.all_from_uri(job_variables(pipeline)["AIRFLOW_CONN_MYSQL_SHOP"])
     assert [(each.host, each.port, each.user, each.password) for each in hosts] == [
         ("db1", 3310, "me@home", "a+b/c"),
         ("db2", 3310, "me@home", "a+b/c"),

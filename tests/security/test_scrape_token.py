@@ -9,7 +9,7 @@ import pytest
 from airflow_site import PIPELINE, SCRAPE_TOKEN, Site
 from security.test_roles import OWN, TABLE, send
 
-from changefeed.airflow.connections import job_environment
+from changefeed.airflow.connections import job_environment, job_variables
 from changefeed.settings.file import parse_pipeline
 
 METRICS = "/changefeed/metrics"
@@ -67,6 +67,7 @@ def test_scrape_token_is_not_in_the_environment_of_jobs(monkeypatch: pytest.Monk
     monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", "mysql://a:b@127.0.0.1")
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SHOP", "kafka://127.0.0.1:9092")
     text = PIPELINE.format(name="shop", database="shop", server_ids="1-9", more="")
-    environment = job_environment(parse_pipeline(text, "shop.yaml"))
+    pipeline = parse_pipeline(text, "shop.yaml")
+    environment = job_environment(pipeline)
     assert environment["CHANGEFEED_SITE"] == str(site)
-    assert SCRAPE_TOKEN not in environment.values()
+    assert SCRAPE_TOKEN not in {**environment, **job_variables(pipeline)}.values()

@@ -33,6 +33,7 @@ ROOM_OF = {
     "pendulum": {"airflow": "home: Airflow's dates", "dags": "start dates", "plugins": "dates of runs"},
     "pyspark": {"spark": "home", "ingest": "its stages", "snapshot": "its stages", "verify": "its stages"},
     "py4j": {"spark": "home"},
+    "requests": {"airflow": "home: YARN's ResourceManager, with the credentials of Airflow's Spark provider"},
     "lz4": {"records": "home: record batches"},
     "snappy": {"records": "home: record batches"},
     "pyarrow": {

@@ -1,4 +1,4 @@
-"""Spark connections with which a job cannot work are refused before spark-submit starts."""
+"""The command line and settings of spark-submit, by deploy mode; connections with which no job can work are refused."""
 
 from __future__ import annotations
 
@@ -7,24 +7,36 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from changefeed.airflow.ingest_operator import IngestOperator
+from changefeed.airflow.replicate_dag import ReplicateOperator
+from changefeed.airflow.submit_hook import CleanSparkSubmitHook
+from changefeed.errors import SettingsError
+from changefeed.settings.file import parse_pipeline
+from changefeed.spark.job_file import JOB_FILE
 
 YAML = "name: shop\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_shop}\ntables: {include: [shop.*]}\n"
+MANAGER = {"yarn_resourcemanager_webapp_address": "http://manager:8088"}
 
 
 @pytest.fixture
 def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IngestOperator:
     (tmp_path / "shop.yaml").write_text(YAML)
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
-    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", "mysql://u:p@h:1")
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SHOP", "kafka://h:1")
     operator = IngestOperator(task_id="ingest", pipeline="shop")
-    operator._conf_file = (tmp_path / "conf").open("w")
+    operator._job_file = tmp_path / "job" / JOB_FILE
     return operator
+
+
+def hook_of(operator: IngestOperator, folder: Path, plan: object = None) -> CleanSparkSubmitHook:
+    operator._plan = plan
+    operator._conf_file = (folder / "conf").open("w")
+    return operator._get_hook()
 
 
 def set_master(monkeypatch: pytest.MonkeyPatch, master: str, **extra: str) -> None:
@@ -32,24 +44,95 @@ def set_master(monkeypatch: pytest.MonkeyPatch, master: str, **extra: str) -> No
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
 
 
-@pytest.mark.parametrize("master", ["spark://master:7077", "yarn"])
-def test_deploy_mode_cluster_is_refused_with_a_remedy(
-    operator: IngestOperator, monkeypatch: pytest.MonkeyPatch, master: str
+def set_pipeline(folder: Path, spark: str) -> None:
+    (folder / "shop.yaml").write_text(f"{YAML}spark: {spark}\n")
+
+
+def option(arguments: list[str], name: str) -> str | None:
+    return arguments[arguments.index(name) + 1] if name in arguments else None
+
+
+def test_pipeline_decides_the_deploy_mode_and_else_the_connection(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for of_connection in ({}, {"deploy-mode": "client"}, {"deploy-mode": "cluster"}):
+        set_master(monkeypatch, "yarn", **of_connection, **MANAGER)
+        for of_pipeline in ("{}", "{deploy_mode: client}", "{deploy_mode: cluster}"):
+            set_pipeline(tmp_path, of_pipeline)
+            found.append(option(hook_of(operator, tmp_path)._build_spark_submit_command("job.py"), "--deploy-mode"))
+    assert found == [None, "client", "cluster", "client", "client", "cluster", "cluster", "client", "cluster"]
+
+
+def test_driver_on_yarn_gets_its_file_from_spark_and_any_other_driver_by_its_path(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_master(monkeypatch, "yarn", **MANAGER)
+    arguments = hook_of(operator, tmp_path)._build_spark_submit_command("job.py")
+    assert arguments[arguments.index("job.py") + 1] == str(operator._job_file)
+    assert "--files" not in arguments
+    set_pipeline(tmp_path, "{deploy_mode: cluster, conf: {spark.yarn.tags: ours}}")
+    arguments = hook_of(operator, tmp_path, {"windows": [1]})._build_spark_submit_command("job.py")
+    assert arguments[arguments.index("job.py") + 1] == JOB_FILE
+    assert option(arguments, "--files") == str(operator._job_file)
+    assert "--conf" not in arguments
+    conf = dict(line.split("=", 1) for line in (tmp_path / "conf").read_text().splitlines())
+    assert conf["spark.yarn.tags"] == f"ours,{operator._tag}"
+    assert conf["spark.yarn.submit.waitAppCompletion"] == "true"
+    assert conf["spark.yarn.maxAppAttempts"] == "1"
+    assert conf["spark.io.encryption.enabled"] == "true"
+    assert "SharedArchiveFile" not in conf["spark.driver.extraJavaOptions"], "a file of this machine"
+
+
+def test_applications_of_one_plan_have_the_same_tag(operator: IngestOperator) -> None:
+    tags = []
+    for plan in ({"windows": [1]}, {"windows": [1]}, {"windows": [2]}):
+        operator._plan = plan
+        tags.append(operator._tag)
+    operator.pipeline_name = "other"
+    assert tags[0] == tags[1]
+    assert len({*tags, operator._tag}) == 3
+    assert all(len(tag) <= 100 and tag == tag.lower() for tag in tags), "YARN's limits"
+
+
+@pytest.mark.parametrize(
+    ("master", "why"),
+    [
+        ("spark://master:7077", "does not exist for Python on such a master"),
+        ("local[2]", "does not exist for Python on such a master"),
+        ("yarn", "yarn_resourcemanager_webapp_address"),
+    ],
+)
+def test_deploy_mode_cluster_that_cannot_work_is_refused_with_a_remedy(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, why: str
 ) -> None:
     set_master(monkeypatch, master, **{"deploy-mode": "cluster"})
-    with pytest.raises(AirflowFailException, match=r"deploy mode 'client' .* 'spark_default', found 'cluster'"):
-        operator._get_hook()
-    set_master(monkeypatch, master, **{"deploy-mode": "client"})
-    arguments = operator._get_hook()._build_spark_submit_command("job.py")
-    assert arguments[arguments.index("--deploy-mode") + 1] == "client"
+    with pytest.raises(AirflowFailException, match=rf"'spark_default', found .*{why}|{why}.*'spark_default'"):
+        hook_of(operator, tmp_path)
+    set_pipeline(tmp_path, "{deploy_mode: client}")
+    hook_of(operator, tmp_path)
 
 
 def test_kubernetes_without_its_provider_is_refused_with_the_package_to_install(
-    operator: IngestOperator, monkeypatch: pytest.MonkeyPatch
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_master(monkeypatch, "k8s://https://cluster:6443")
     with pytest.raises(AirflowFailException, match=r"apache-airflow-providers-cncf-kubernetes, found none"):
-        operator._get_hook()
+        hook_of(operator, tmp_path)
+
+
+def test_job_without_spark_stays_on_the_worker(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_master(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
+    replicate = ReplicateOperator(task_id="to", pipeline="shop", follower="copy")
+    replicate._job_file, replicate._conf_file = operator._job_file, (tmp_path / "conf").open("w")
+    assert not replicate._get_hook().is_elsewhere
+
+
+def test_spark_connect_and_deploy_mode_cluster_exclude_each_other() -> None:
+    with pytest.raises(SettingsError, match="exclude each other"):
+        parse_pipeline(f"{YAML}spark: {{connect: 'sc://h', deploy_mode: cluster}}\n", "shop.yaml")
 
 
 def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
@@ -57,6 +140,12 @@ def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
 ) -> None:
     (tmp_path / "shop.yaml").write_text(YAML + "spark: {conf: {spark.app.note: ours}}\n")
     set_master(monkeypatch, "local[1]")
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", "mysql://source")
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_KAFKA_SHOP", json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "b"}})
+    )
+    operator._job_file.parent.mkdir()
+    operator._conf_file = (tmp_path / "conf").open("w")
     seen = tmp_path / "seen"
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
@@ -69,7 +158,7 @@ def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
         dag_run=SimpleNamespace(run_after=datetime(2026, 1, 1, tzinfo=UTC), logical_date=None, conf={}, clear_number=0),
         get_template_context=dict,
     )  # fmt: skip
-    operator._run({"ti": instance})
+    operator._run(Context(ti=cast("Any", instance)))
     command, *properties = seen.read_text().splitlines()
     assert "openlineage" not in command
     added = {line.partition("=")[0]: line for line in properties if "openlineage" in line}

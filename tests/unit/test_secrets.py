@@ -13,7 +13,7 @@ import yaml
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
-from changefeed.airflow.connections import airflow_lookup
+from changefeed.airflow.connections import airflow_lookup, job_variables
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import backfill_params
 from changefeed.errors import ChangefeedError, SettingsError
@@ -242,7 +242,7 @@ def test_an_archives_url_without_one_is_taken(url: str | None) -> None:
     assert BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}).archive == url
 
 
-def test_a_jobs_command_line_has_no_secrets_and_its_environment_only_its_own(
+def test_a_jobs_command_line_and_environment_have_no_secrets_and_its_file_only_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shop.yaml").write_text(GOOD + MASKED.partition("spark:")[0])
@@ -256,8 +256,8 @@ def test_a_jobs_command_line_has_no_secrets_and_its_environment_only_its_own(
     operator._conf_file = (tmp_path / "conf").open("w")
     hook = operator._get_hook()
     operator._conf_file.close()
-    assert_hidden(f"{hook._build_spark_submit_command('job.py')} {operator!r} {vars(operator)}")
-    given = {name for name, value in hook._environment.items() if SECRET in value}
+    assert_hidden(f"{hook._build_spark_submit_command('job.py')} {operator!r} {vars(operator)} {hook._environment}")
+    given = {name for name, value in job_variables(read_pipeline(tmp_path / "shop.yaml")).items() if SECRET in value}
     connections = {f"AIRFLOW_CONN_{name}" for name in ("MYSQL_SHOP", "KAFKA_SHOP", "MASK_KEY")}
     assert given == connections | {"MASK_SALT"}
 

@@ -1,4 +1,4 @@
-"""Looks up Airflow connections as URIs, and builds the environment of the Spark job."""
+"""Looks up Airflow connections as URIs, and chooses the variables that a Spark job gets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from changefeed.errors import SettingsError
 from changefeed.model.connection import AnswerLimits, from_environment, variable_of
+from changefeed.settings.column_settings import SecretSettings
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.site import load_site
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # at run time it would load the clients of Kafka and MySQL in
 
 _VERBATIM_SCHEMES = ("mysql", "kafka", "sqlite", "postgresql", "http")
 """URI schemes in the environment that are used verbatim, because Airflow would rewrite the URI."""
-_VARIABLE_BYTES = 128 << 10
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _JOB_VARIABLES = frozenset(
     {
@@ -110,37 +110,44 @@ def _uri_of(connection: Any) -> str:
 
 
 def job_environment(pipeline: Pipeline) -> dict[str, str]:
-    """The environment of the Spark job: the pipeline's connections, the secrets that its YAML names, the variables that
-    all jobs get, and those that `environment` of the site's file names.
+    """The environment of the processes of a Spark job: the variables that all jobs get, and those that `environment` of
+    the site's file names.
 
     Nothing else of Airflow's environment is passed: that has all connections, and the secret that signs Airflow's
-    tokens. Raises SettingsError for a missing connection and for an invalid site's file.
+    tokens. Secrets are in `job_variables`. Raises SettingsError for an invalid site's file.
     """
     site = load_site()
-    secrets = [where for _, where in pipeline.columns.secrets]
-    secrets += [where for transform in pipeline.transforms for where in transform.secrets.values()]
-    secrets += pipeline.commit_log.secrets
-    names = {*_JOB_VARIABLES, *(where.environment for where in secrets)}
-    scrape_token = site.scrape_token
-    inherited = {
+    secret = {where.environment for where in (*_secrets(pipeline), site.scrape_token) if where is not None}
+    return {
         name: value
         for name, value in os.environ.items()
-        if (name in names or name.startswith(_JOB_VARIABLE_PREFIXES) or site.passes_variable(name))
-        and (scrape_token is None or name != scrape_token.environment)
+        if (name in _JOB_VARIABLES or name.startswith(_JOB_VARIABLE_PREFIXES) or site.passes_variable(name))
+        and name not in secret
     }
-    named = (where.connection for where in secrets if where.connection is not None)
+
+
+def job_variables(pipeline: Pipeline, *connection_ids: str) -> dict[str, str]:
+    """The variables in the file of a job (`spark.job_file`): the pipeline's connections, those of ``connection_ids``,
+    the secrets that its YAML names, and the variables that `environment` of the site's file names.
+
+    Raises SettingsError for a missing connection and for an invalid site's file.
+    """
+    site, secrets = load_site(), _secrets(pipeline)
+    named = {where.environment for where in secrets}
+    token = site.scrape_token.environment if site.scrape_token is not None else None
+    passed = {
+        name: value
+        for name, value in os.environ.items()
+        if name in named or (site.passes_variable(name) and name != token)
+    }
     registry = compile_routes(pipeline).registry
     own = (pipeline.source.connection, pipeline.kafka.connection, *([registry] if registry is not None else []))
-    connection_ids = dict.fromkeys((*own, *named))
-    return inherited | {variable_of(connection_id): _passed_uri(connection_id) for connection_id in connection_ids}
+    of_secrets = (where.connection for where in secrets if where.connection is not None)
+    ids = dict.fromkeys((*own, *of_secrets, *connection_ids))
+    return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in ids}
 
 
-def _passed_uri(connection_id: str) -> str:
-    uri = airflow_lookup(connection_id)
-    if len(variable_of(connection_id)) + len(uri) + 2 > _VARIABLE_BYTES:
-        raise SettingsError(
-            f"connection {connection_id!r} has {len(uri):,} bytes, and Linux passes at most {_VARIABLE_BYTES:,} to a "
-            "job in one variable. A PEM text with all authorities of a provider is that long: give the one of the "
-            "server's region, or the path of a file"
-        )
-    return uri
+def _secrets(pipeline: Pipeline) -> list[SecretSettings]:
+    secrets = [where for _, where in pipeline.columns.secrets]
+    secrets += [where for transform in pipeline.transforms for where in transform.secrets.values()]
+    return secrets + pipeline.commit_log.secrets

@@ -6,10 +6,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Context
 
-from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name, task_settings
 from changefeed.airflow.ingest_operator import JobOperator
-from changefeed.model.connection import variable_of
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import FollowerSettings, find_follower
@@ -63,6 +61,8 @@ class ReplicateOperator(JobOperator):
     def _settings(self, pipeline: Pipeline) -> FollowerSettings:
         return find_follower(pipeline.followers, self.follower)
 
-    def _environment(self, pipeline: Pipeline) -> dict[str, str]:
-        uri = airflow_lookup(self._settings(pipeline).connection)
-        return super()._environment(pipeline) | {variable_of(self.follower): uri}
+    def _further_connections(self, pipeline: Pipeline) -> tuple[str, ...]:
+        return (self._settings(pipeline).connection,)
+
+    def _deploy_mode_of(self, pipeline: Pipeline) -> str:  # noqa: ARG002 - the job uses no Spark
+        return "client"

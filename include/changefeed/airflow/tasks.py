@@ -97,6 +97,15 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_sealed(name: str, planned: dict[str, Any]) -> bool:
+    """Whether all windows of this run are sealed in the commit log, as far as it can be read without waiting."""
+    from changefeed.pipeline.windows import last_stable_state
+
+    run = fail_fast(lambda: read_planned_run(name, planned))
+    seals = last_stable_state(task_connections(load_pipeline(name))).seals
+    return all((seal := seals.get(window.number)) is not None and seal.window == window for window in run.windows)
+
+
 def skip_after_seek(name: str, planned: dict[str, Any]) -> None:
     """If a seek has discarded the windows of this run, log the seek and skip the task."""
     from changefeed.pipeline.windows import seek_over

@@ -9,13 +9,12 @@ from typing import Any, cast
 from airflow.sdk import DAG, Context, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from changefeed.airflow.connections import airflow_lookup, task_connections
+from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, verify_params
 from changefeed.airflow.reporting import report_verification
 from changefeed.airflow.tasks import fail_fast
-from changefeed.model.connection import variable_of
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import find_follower
@@ -63,12 +62,11 @@ class VerifyOperator(JobOperator):
         self._follower = planned["request"]["follower"] or ""
         return planned
 
-    def _environment(self, pipeline: Pipeline) -> dict[str, str]:
-        environment = super()._environment(pipeline)
-        if self._follower:  # an edited XCom must not name any other server
-            connection = fail_fast(lambda: find_follower(pipeline.followers, self._follower)).connection
-            environment[variable_of(connection)] = airflow_lookup(connection)
-        return environment
+    def _further_connections(self, pipeline: Pipeline) -> tuple[str, ...]:
+        if not self._follower:
+            return ()
+        # an edited XCom must not name any other server
+        return (fail_fast(lambda: find_follower(pipeline.followers, self._follower)).connection,)
 
 
 def _form(pipeline: Pipeline) -> dict[str, Param]:

@@ -267,6 +267,9 @@ class SparkSettings(Section):
     """Airflow's connection id of the Spark cluster."""
     master: str = "local[*]"
     """Spark master of runs without Airflow."""
+    deploy_mode: Literal["client", "cluster"] | None = None
+    """Where the driver of Airflow's tasks runs: `client`, on the Airflow worker; `cluster`, on a machine of a YARN
+    cluster. Empty: where `deploy-mode` in the extra of the Spark connection says, by default `client`."""
     connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
     """URL of a running Spark Connect server (`sc://host:15002`), which is used instead of spark-submit and of `master`.
     Its workers need the package `changefeed`. The URL may hold a token."""
@@ -277,6 +280,15 @@ class SparkSettings(Section):
     conf: dict[str, str] = Field(default={}, repr=False)
     """Spark's own settings. `spark.speculation` stays off, and the settings that close Spark's ports and files stay on.
     """
+
+    @model_validator(mode="after")
+    def _check_deploy_mode(self) -> SparkSettings:
+        if self.deploy_mode == "cluster" and self.connect is not None:
+            raise ValueError(
+                "`deploy_mode: cluster` and `connect` exclude each other: a job with a Spark Connect server is no "
+                "application of spark-submit"
+            )
+        return self
 
     @property
     def cores(self) -> int | None:

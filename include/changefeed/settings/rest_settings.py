@@ -345,7 +345,7 @@ def _check_registry(new: Pipeline, old: Pipeline | None) -> None:
 
 
 def _check_spark(new: SparkSettings, old: SparkSettings, site: Site) -> None:
-    hosts = {"spark.connection", "spark.connect"}
+    hosts = {"spark.connection", "spark.connect", "spark.deploy_mode"}
     if not (_LOCAL.fullmatch(new.master) and _LOCAL.fullmatch(old.master)):
         hosts.add("spark.master")
     changed = {key for key in hosts if _setting(new, key) != _setting(old, key)}

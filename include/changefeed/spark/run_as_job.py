@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.spark.task_watch import end_with_task
@@ -20,15 +17,6 @@ EXIT_RETRYABLE = 1
 
 EXIT_TERMINAL = 2
 """The job failed, and a retry would fail too."""
-
-
-def read_plan(file: str) -> Any:
-    """The result of the task `plan`, from the JSON ``file`` that Airflow wrote.
-
-    If the driver runs on another machine than Airflow, Spark has copied the file to the driver's folder.
-    """
-    path = Path(file)
-    return json.loads((path if path.exists() else Path(path.name)).read_text())
 
 
 def run_as_job(arguments: argparse.ArgumentParser, publish: Callable[[argparse.Namespace], Generator[str]]) -> int:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from changefeed.spark.executor_watch import watch_executors
 from changefeed.spark.failures import check_workers, raise_spark_failures
+from changefeed.spark.job_file import discard_job_file
 from changefeed.spark.warm_up import load
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ class _RemoteSpark(_WarmingSpark):
     def _start_workers(self, count: int) -> None:
         def load_modules(batches: Iterator[Any]) -> Iterator[Any]:
             load()
+            discard_job_file()
             return batches
 
         self.session.range(0, count, 1, count).mapInArrow(load_modules, "id long").collect()

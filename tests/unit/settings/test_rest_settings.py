@@ -89,6 +89,7 @@ def refused(settings: dict[str, Any], words: str) -> None:
                 "spark.speculation",
             )
         ),
+        {"deploy_mode": "cluster"},
         {"conf": {"spark.executor.memory": "1g -agentpath:/tmp/x.so"}},
         {"conf": {"spark.executor.cores": "$(id)"}},
         {"conf": {"spark.task.cpus": "1\n"}},

@@ -1,0 +1,189 @@
+"""Runs spark-submit for a job: with a driver on this machine, or on YARN with a driver on a machine of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import IO, Any
+
+import requests
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from changefeed.airflow.task_processes import task_variables
+from changefeed.spark.class_archive import with_class_archive
+from changefeed.spark.conf import JOB_CONF, PRIVATE_UMASK, environment_at, job_conf, properties
+from changefeed.spark.job_file import JOB_FILE
+
+KILL_SECONDS = 3.0
+"""How long spark-submit may take to end in order. Airflow kills a task 5 seconds after it asked it to end."""
+
+_YARN_CONF = {"spark.yarn.maxAppAttempts": "1"}
+"""Defaults of an application on YARN: Airflow repeats a failed job, with the task's delays and alerts."""
+
+_ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+
+
+class CleanSparkSubmitHook(SparkSubmitHook):
+    """Runs spark-submit with exactly ``environment``, without Airflow's own variables.
+
+    The process gets the environment directly. `env_vars` would be added to Airflow's own environment, and on YARN and
+    Kubernetes would be visible on the command line.
+    """
+
+    def __init__(
+        self,
+        environment: dict[str, str],
+        conf_file: IO[str],
+        *,
+        defaults: Mapping[str, str] = JOB_CONF,
+        job_file: Path | None = None,
+        tag: str = "",
+        **settings: Any,
+    ) -> None:
+        """``job_file`` becomes the job's first argument. ``tag`` identifies an application on YARN: a second one with
+        the same tag is not submitted while the first runs.
+
+        Raises AirflowFailException for a Spark connection with which no job can work.
+        """
+        try:
+            super().__init__(properties_file=conf_file.name, **settings)
+        except NameError as error:  # the provider does not import what it needs for k8s://
+            raise AirflowFailException(
+                f"Airflow's Spark provider does not accept the master of connection {settings['conn_id']!r}: {error}. "
+                "For Kubernetes it needs the package apache-airflow-providers-cncf-kubernetes, found none. Nothing was "
+                "published. Install changefeed[kubernetes]."
+            ) from error
+        self._master, self._tag, self._job_file = str(self._connection["master"]), tag, job_file
+        self._environment = environment | environment_at(self._master)
+        conf = dict(self._conf)
+        if self.is_elsewhere:
+            self._check_cluster_mode()
+            tags = ",".join(filter(None, (conf.get("spark.yarn.tags"), tag)))
+            conf |= {"spark.yarn.tags": tags, self._YARN_WAIT_APP_COMPLETION_CONF: "true"}
+            defaults = {**defaults, **_YARN_CONF}
+        else:
+            defaults = with_class_archive(defaults)
+        if job_file is not None:
+            self._files = str(job_file) if self.is_elsewhere else None
+            first = JOB_FILE if self.is_elsewhere else str(job_file)
+            self._application_args = [first, *(self._application_args or ())]
+        conf_file.write(properties(job_conf(conf, self._master, defaults)))
+        conf_file.flush()
+
+    def _check_cluster_mode(self) -> None:
+        if self._master != "yarn":
+            kubernetes = self._master.startswith("k8s")
+            why = "was never tried there" if kubernetes else "does not exist for Python on such a master"
+            raise AirflowFailException(
+                f"expected deploy mode 'client' for the master {self._master!r} of Spark connection "
+                f"{self._conn_id!r}, found 'cluster', which {why}. Nothing was published. Set deploy_mode in `spark` "
+                "of the pipeline, or deploy-mode in the connection, to client."
+            )
+        try:
+            self._get_yarn_rm_base_url()
+        except ValueError:
+            raise AirflowFailException(
+                f"expected `{self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY}` in the extra of Spark connection "
+                f"{self._conn_id!r}, found none: with deploy mode 'cluster' a retry looks there for an application "
+                "that still runs. Nothing was published. Set it, for example to http://resourcemanager:8088."
+            ) from None
+
+    def _build_spark_common_args(self) -> list[str]:
+        """Airflow's arguments without the Spark settings, which are passed in a file: command lines are visible to all
+        users of the machine and in the task's log. spark-defaults.conf still applies."""
+        arguments = super()._build_spark_common_args()
+        for name, value in self._conf.items():
+            at = arguments.index(f"{name}={value}")
+            del arguments[at - 1 : at + 1]
+        return [*arguments, "--load-spark-defaults"]
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run ``application``, and wait until it ends. Raises AirflowException if it ended with an error."""
+        if self.is_elsewhere:
+            self._run_on_yarn(application)
+            return None
+        return self._submit(application, self._environment | task_variables(), **kwargs)
+
+    def _submit(self, application: str, environment: dict[str, str], **kwargs: Any) -> str | None:
+        """Run spark-submit. Only this user can read the files that it creates."""
+        return super().submit(application, **kwargs, env=environment, umask=PRIVATE_UMASK)
+
+    def _run_on_yarn(self, application: str) -> None:
+        """Submit ``application`` to YARN, and wait until it ends. If one with the same tag runs, only wait.
+
+        Raises AirflowException if it cannot be submitted, if YARN does not answer, or if it ended with an error; the
+        message has YARN's reason.
+        """
+        self._yarn_application_id = next(iter(self._running_applications()), None)
+        if self._yarn_application_id is None:
+            try:
+                self._submit(application, self._environment)
+            except AirflowException:
+                if self._yarn_application_id is None:
+                    raise
+        else:
+            self.log.info("application %s of an earlier attempt still runs: waiting", self._yarn_application_id)
+        if self._yarn_application_id is None:
+            raise AirflowException("expected spark-submit to report the id of an application on YARN, found none")
+        try:
+            self._start_yarn_application_status_tracking(self._yarn_application_id)
+        except RuntimeError as error:
+            raise AirflowException(
+                f"{error}\nThe driver's log has the reason: yarn logs -applicationId {self._yarn_application_id}"
+            ) from error
+
+    def _running_applications(self) -> list[str]:
+        """The ids of the applications with the tag that have not ended."""
+        url = f"{self._get_yarn_rm_base_url()}/ws/v1/cluster/apps"
+        query = {"applicationTags": self._tag, "states": _ACTIVE_STATES}
+        try:
+            answer = requests.get(url, query, auth=self._resolved_yarn_rm_auth, timeout=self._HTTP_TIMEOUT)
+            answer.raise_for_status()
+            found = answer.json()["apps"] or {"app": []}
+            return [str(each["id"]) for each in found["app"]]
+        except (requests.RequestException, ValueError, KeyError, TypeError) as error:
+            raise AirflowException(
+                f"expected YARN's ResourceManager at {url} to list its applications, found {type(error).__name__}: "
+                f"{error}. An earlier application of this task may still run, so none was submitted. Check "
+                f"`{self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY}` of Spark connection {self._conn_id!r}; run again."
+            ) from error
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._watch_submission(itr) if self.is_elsewhere else itr)
+
+    def _watch_submission(self, lines: Iterable[str]) -> Iterator[str]:
+        """Delete the job's file when YARN has it."""
+        for line in lines:
+            if "Submitted application" in line and self._job_file is not None:
+                self._job_file.unlink(missing_ok=True)
+            yield line
+
+    def on_kill(self) -> None:
+        """End the job: spark-submit deletes its files with rows, and the driver, which watches it, returns its claim.
+
+        After KILL_SECONDS spark-submit is killed. YARN is asked to kill an application there.
+        """
+        if self._submit_sp:
+            self._submit_sp.terminate()
+            with suppress(TimeoutExpired):
+                self._submit_sp.wait(KILL_SECONDS)
+        if self.is_elsewhere:
+            if self._submit_sp and self._submit_sp.poll() is None:
+                self._submit_sp.kill()
+            for application in self._running_applications():
+                self._kill_yarn_application(application)
+        else:
+            super().on_kill()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the driver runs on the cluster, where it outlives spark-submit and the task."""
+        return bool(self._connection["deploy_mode"] == "cluster")
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of spark-submit; None before it started."""
+        return self._submit_sp.returncode if self._submit_sp else None

@@ -1,0 +1,101 @@
+"""The one file that a job gets: its plan, the files of its pipeline, and variables with connections and secrets.
+
+The driver may run on another machine than the task that starts it, with none of the task's files and variables. Nothing
+of this file is in an environment that other processes see, in Spark's settings, or on a command line. Spark copies the
+file to a driver elsewhere (`--files`), and there also to the executors, which delete their copy (`discard_job_file`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from changefeed import __version__
+from changefeed.errors import SettingsError
+from changefeed.model.connection import variable_of
+from changefeed.settings.file import find_files, pipelines_folder
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.site import SITE_VARIABLE, load_site
+from changefeed.settings.yaml_file import settings_text
+
+JOB_FILE = "changefeed-job.json"
+
+_PIPELINES, _TRANSFORMS, _SITE = "pipelines", "transforms", "site.yaml"
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """What a job gets. Without ``files``, as for a job that is submitted by hand, those of its machine are used."""
+
+    plan: Any
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Texts of the pipeline's YAML, its functions and the site's settings, by path."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Environment variables, with connections and secrets."""
+    version: str = __version__
+
+    @classmethod
+    def of(cls, plan: Any, pipeline: Pipeline, variables: Mapping[str, str]) -> JobFile:
+        """The file of a job of ``pipeline`` with the files of this machine: its YAML, the functions that it calls, and
+        what the site's file says about the passwords of its connections. Raises SettingsError if one cannot be read."""
+        (path, *_) = find_files(pipeline.name, pipelines_folder())
+        modules = [each.source.modules for each in pipeline.transforms if not each.source.is_supplied]
+        passwords = [each for each in load_site().passwords if variable_of(each.connection) in variables]
+        files = {
+            f"{_PIPELINES}/{path.name}": settings_text(path),
+            **{f"{_TRANSFORMS}/{name}.py": text for texts in modules for name, text in texts.items()},
+            _SITE: json.dumps({"passwords": [each.model_dump() for each in passwords]}),
+        }
+        return cls(plan, files, variables)
+
+    def write(self, folder: Path) -> Path:
+        """Write the file into ``folder``, readable for its owner only."""
+        path = folder / JOB_FILE
+        path.touch(0o600)
+        path.write_text(json.dumps(asdict(self)))
+        return path
+
+
+def read_job_file(file: str) -> Any:
+    """The plan in the job's ``file``, which is deleted.
+
+    From now on, this process has the file's variables, and reads the pipeline's files from the folder of ``file``.
+    Raises SettingsError if another version of changefeed wrote it.
+    """
+    path = Path(file)
+    job = JobFile(**json.loads(path.read_text()))
+    if job.version != __version__:
+        raise SettingsError(
+            f"expected changefeed {job.version}, which submitted this job, on the driver's machine, found "
+            f"{__version__}. Nothing was published. Install the same version there"
+        )
+    _discard(path)
+    for name, text in job.files.items():
+        target = path.parent / name
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        target.touch(0o600)
+        target.write_text(text)
+    os.environ.update(job.variables)
+    if job.files:
+        folder = path.parent.resolve()
+        os.environ["CHANGEFEED_PIPELINES"] = str(folder / _PIPELINES)
+        os.environ["CHANGEFEED_TRANSFORMS"] = str(folder / _TRANSFORMS)
+        os.environ[SITE_VARIABLE] = str(folder / _SITE)
+    return job.plan
+
+
+def discard_job_file() -> None:
+    """Delete the copy of the file that Spark gives to each executor, which has no use for it."""
+    _discard(Path(JOB_FILE))
+
+
+def _discard(path: Path) -> None:
+    """Delete ``path`` and the file that it links to, as YARN keeps that for later applications of the user."""
+    for each in (path.resolve(), path):
+        with suppress(OSError):
+            each.unlink()

@@ -1,0 +1,111 @@
+"""A job gets its plan, its pipeline and its secrets in one private file, which it deletes."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from changefeed import __version__
+from changefeed.errors import SettingsError
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.site import load_site
+from changefeed.spark.job_file import JOB_FILE, JobFile, discard_job_file, read_job_file
+
+YAML = """\
+name: shop
+source: {connection: mysql_shop}
+kafka: {connection: kafka_shop}
+transforms: [{function: tag, tables: shop.*}]
+"""
+SITE = "{archives: [/], passwords: [{connection: mysql_shop, command: [token]}, {connection: other, command: [t]}]}"
+VARIABLES = {"AIRFLOW_CONN_MYSQL_SHOP": "mysql://u:secret@h"}
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CHANGEFEED_PIPELINES", "CHANGEFEED_TRANSFORMS", "CHANGEFEED_SITE", *VARIABLES):
+        monkeypatch.setenv(name, "")  # restored after the test
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline of an Airflow worker, with a function that imports another module."""
+    worker = tmp_path / "worker"
+    worker.mkdir()
+    (worker / "shop.yaml").write_text(YAML)
+    (worker / "site.yaml").write_text(SITE)
+    (worker / "tag.py").write_text("import helpers\n\n\ndef transform(change):\n    return change\n")
+    (worker / "helpers.py").write_text("TAG = 1\n")
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(worker))
+    monkeypatch.setenv("CHANGEFEED_TRANSFORMS", str(worker))
+    monkeypatch.setenv("CHANGEFEED_SITE", str(worker / "site.yaml"))
+    return load_pipeline("shop")
+
+
+def submit(pipeline: Pipeline, folder: Path) -> Path:
+    folder.mkdir()
+    return JobFile.of({"windows": []}, pipeline, VARIABLES).write(folder)
+
+
+def test_driver_without_the_workers_files_and_variables_has_the_same_pipeline(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = submit(pipeline, tmp_path / "driver")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (tmp_path / "worker").rename(tmp_path / "elsewhere")
+    for name in ("CHANGEFEED_PIPELINES", "CHANGEFEED_TRANSFORMS", "CHANGEFEED_SITE"):
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path / "driver")
+    assert read_job_file(JOB_FILE) == {"windows": []}
+    monkeypatch.chdir(tmp_path)
+    assert load_pipeline("shop") == pipeline
+    assert load_pipeline("shop").transforms[0].source == pipeline.transforms[0].source
+    assert os.environ.items() >= VARIABLES.items()
+    source = load_site().password_source("mysql_shop")
+    assert source is not None
+    assert source.command == ("token",)
+    assert load_site().password_source("other") is None, "no connection of this job"
+    assert load_site().archives == []
+
+
+def test_driver_deletes_the_file_and_the_copy_that_it_links_to(pipeline: Pipeline, tmp_path: Path) -> None:
+    """As in a container of YARN, whose files are links into the user's cache."""
+    cached = submit(pipeline, tmp_path / "cache")
+    (tmp_path / "container").mkdir()
+    link = tmp_path / "container" / JOB_FILE
+    link.symlink_to(cached)
+    read_job_file(str(link))
+    assert not cached.exists()
+    assert not link.is_symlink()
+    written = [path for path in (tmp_path / "container").rglob("*") if path.is_file()]
+    assert written
+    assert not any("secret" in path.read_text() for path in written)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
+
+
+def test_executor_deletes_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    discard_job_file()
+    JobFile(None, {}, VARIABLES).write(tmp_path)
+    discard_job_file()
+    assert not list(tmp_path.iterdir())
+
+
+def test_file_of_another_version_is_refused_and_one_without_files_changes_nothing(tmp_path: Path) -> None:
+    JobFile({}, version="0.0.1").write(tmp_path)
+    with pytest.raises(SettingsError, match=rf"expected changefeed 0\.0\.1.*found {__version__}"):
+        read_job_file(str(tmp_path / JOB_FILE))
+    before = dict(os.environ)
+    (tmp_path / "plan.json").write_text(json.dumps({"plan": [1]}))
+    assert read_job_file(str(tmp_path / "plan.json")) == [1]
+    assert dict(os.environ) == before
+
+
+def test_secrets_are_in_no_repr() -> None:
+    assert "secret" not in repr(JobFile(None, {"shop.yaml": "secret"}, VARIABLES))
