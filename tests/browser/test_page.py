@@ -25,7 +25,7 @@ from devstack.home import Home
 
 pytestmark = pytest.mark.timeout(1200)
 SCREENSHOTS = Home.default().root / "screenshots"
-WAIT = 60
+WAIT = 240
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
@@ -261,7 +261,7 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     page.shot("seek-plan")
     assert page.faults() == []
     page.click("dialog button", "Move the checkpoint")
-    wait_until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 120)
+    wait_until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 400)
     page.find("section[aria-label=Seeks]", "a test of the page")
     page.shot("seek-finished")
 

@@ -121,7 +121,7 @@ def test_job_that_waits_for_a_server_ends_with_its_task(
     """The comparison waits for the source's rows, the replication for its first write to the follower."""
     server = feed.mysql if job == "verify" else mysql_follower
     feed.connections["COPY"] = mysql_follower.root_url
-    feed.settings["followers"] = [{"connection": "copy"}]
+    feed.settings |= {"followers": [{"connection": "copy"}], "values": {"temporal": "iso"}}
     publish(feed, spark_connect)
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(lock.format(name=feed.name))

@@ -18,7 +18,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "seek to a template": (SEEK, {"to": TEMPLATE, "why": TEMPLATE, "apply": True}),
 }
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def logs(airflow_site: Site) -> dict[str, str]:
     texts = {}
     for name, (dag_id, _) in RUNS.items():
         first = "plan_seek" if dag_id == SEEK else "plan"
-        states = airflow_site.wait_for_run(dag_id, started[name], 120)
+        states = airflow_site.wait_for_run(dag_id, started[name], 600)
         assert states.pop(first) == "failed"
         assert set(states.values()) <= {"failed", "upstream_failed"}
         with airflow_site.client() as client:
