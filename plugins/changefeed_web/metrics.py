@@ -9,10 +9,10 @@ from fastapi.responses import PlainTextResponse
 from changefeed.airflow.freshness_dag import CHECKED_KEY, FRESHNESS_DAG_ID
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
-from changefeed.settings.file import load_pipelines
 from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
 from changefeed_web.dag_state import count_retries, dag_state, last_push
+from changefeed_web.pipelines import all_pipelines
 from changefeed_web.scrape import MetricsReaderDep
 
 router = APIRouter(tags=["metrics"])
@@ -68,7 +68,7 @@ def metrics(reader: MetricsReaderDep) -> str:
 
     The token in `Authorization: Bearer` is the site's `scrape_token`, which shows all pipelines, or one of Airflow.
     """
-    pipelines, _ = load_pipelines()
+    pipelines, _, _ = all_pipelines()
     seen = [pipeline for name, pipeline in sorted(pipelines.items()) if reader.may_read(ingest_dag_id(name))]
     samples: list[Sample] = []
     if reader.may_read(FRESHNESS_DAG_ID) and (checked_at := last_push(FRESHNESS_DAG_ID, CHECKED_KEY)) is not None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 
 from changefeed.airflow.alerts import require_no_template_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
-from changefeed.errors import ChangefeedError
+from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
 from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
@@ -26,6 +27,7 @@ from changefeed_web.access import (
     write_audit_log,
 )
 from changefeed_web.bodies import PipelineBody
+from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
 from changefeed_web.dag_state import dag_state, last_error
 from changefeed_web.standing import standing
 
@@ -39,16 +41,31 @@ def pipeline_of(name: str) -> Pipeline:
     return _read_text(name).pipeline()
 
 
+def all_pipelines() -> tuple[dict[str, Pipeline], dict[str, BundledPipeline], dict[Path, SettingsError]]:
+    """The pipelines of the folder and of bundles, those of bundles with their texts, and the error of each invalid
+    file."""
+    pipelines, errors = load_pipelines()
+    bundled = bundled_pipelines()
+    for name, text in bundled.items():
+        try:
+            if name in pipelines:
+                raise SettingsError(_describe_both(text))
+            pipelines[name] = text.pipeline()
+        except SettingsError as error:
+            errors[Path(text.file)] = error
+    return pipelines, {name: text for name, text in bundled.items() if Path(text.file) not in errors}, errors
+
+
 @router.get("/pipelines", dependencies=[Depends(slots.survey_if_live)])
 def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
     """All pipelines that you may see, and by file the errors of those whose YAML is invalid."""
-    pipelines, errors = load_pipelines()
+    pipelines, bundled, errors = all_pipelines()
     seen = [
         pipeline for name, pipeline in sorted(pipelines.items()) if has_permission(user, "GET", ingest_dag_id(name))
     ]
     positions = position.read_each(seen, position.position) if live else [None] * len(seen)
     shown = [
-        _describe(pipeline, user, (at or position.NO_ANSWER) if live else None)
+        _describe(pipeline, bundled.get(pipeline.name), user, (at or position.NO_ANSWER) if live else None)
         for pipeline, at in zip(seen, positions, strict=True)
     ]
     refused = {
@@ -63,13 +80,14 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
 def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, Any]:
     """One pipeline: state, lag, retention headroom, topics, last error, and its YAML, to which the ETag belongs.
 
-    Users who may not change the pipeline get its YAML without secrets and comments.
+    If its file is in a DAG bundle, ``bundle`` is the bundle's name, and REST cannot change the file. Users who may not
+    change the pipeline get its YAML without secrets and comments.
     """
     require_permission(user, "GET", name)
     text = _read_text(name)
     pipeline = text.pipeline()
     response.headers["ETag"] = f'"{text.tag}"'
-    shown = _describe(pipeline, user, position.position(pipeline))
+    shown = _describe(pipeline, text, user, position.position(pipeline))
     try:
         shown["topics"] = position.topics(pipeline)
     except ChangefeedError as error:
@@ -96,7 +114,7 @@ def change_pipeline(
 ) -> dict[str, Any]:
     """Replace a pipeline's YAML. Answers 412 if it changed since the version of ``If-Match``."""
     require_permission(user, "PUT", name)
-    text = _change_if_match(lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match)
+    text = _change_if_match(name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match)
     write_audit_log(user, "change", name, tag=text.tag)
     position.invalidate(name)
     return _file_answer(text, response)
@@ -109,7 +127,7 @@ def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> No
     Answers 412 if it changed since the version of ``If-Match``. Checkpoint, commit log and topics are not deleted.
     """
     require_permission(user, "DELETE", name)
-    _change_if_match(lambda folder, tag: folder.delete(name, tag), if_match)
+    _change_if_match(name, lambda folder, tag: folder.delete(name, tag), if_match)
     write_audit_log(user, "delete", name, tag=if_match)
     position.invalidate(name)
 
@@ -118,7 +136,16 @@ def _read_text(name: str) -> PipelineText:
     try:
         return PipelineFolder(pipelines_folder()).text(name)
     except NoSuchPipelineError as error:
+        if (text := bundled_pipeline(name)) is not None:
+            return text
         raise HTTPException(404, str(error)) from None
+
+
+def _describe_both(text: BundledPipeline) -> str:
+    return (
+        f"{text.file}: its pipeline name {text.name!r} is in the folder of pipelines and in the DAG bundle "
+        f"{text.bundle!r}. Airflow runs whichever it read last, with one checkpoint for both. Remove one of them."
+    )
 
 
 def _rules(user: Any) -> Rules:
@@ -130,6 +157,11 @@ def _rules(user: Any) -> Rules:
     )
 
     def check(new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline]) -> None:
+        if old is None and (text := bundled_pipeline(new.name)) is not None:
+            raise PipelineChangedError(
+                f"expected a name that is not in use, found that of a pipeline in the DAG bundle {text.bundle!r}. "
+                "Nothing was created. Use another name"
+            )
         check_rest_settings(new, old, others, site, editor)
         for notifier in added_notifiers(new, old):
             require_no_template_file(notifier)
@@ -137,7 +169,7 @@ def _rules(user: Any) -> Rules:
     return check
 
 
-def _change_if_match(change: Any, if_match: str | None) -> Any:
+def _change_if_match(name: str, change: Any, if_match: str | None) -> Any:
     if if_match is None:
         raise HTTPException(
             428,
@@ -146,6 +178,13 @@ def _change_if_match(change: Any, if_match: str | None) -> Any:
     try:
         return change(PipelineFolder(pipelines_folder()), if_match.strip().removeprefix("W/").strip('"'))
     except NoSuchPipelineError as error:
+        if (text := bundled_pipeline(name)) is not None:
+            raise HTTPException(
+                409,
+                f"expected a file in the folder of pipelines, found pipeline {name!r} in the DAG bundle "
+                f"{text.bundle!r}. Nothing was changed. Change the file where the bundle gets it from, as in its git "
+                "repository.",
+            ) from None
         raise HTTPException(404, str(error)) from None
     except PipelineChangedError as error:
         raise HTTPException(412, str(error)) from None
@@ -156,7 +195,9 @@ def _file_answer(text: PipelineText, response: Response) -> dict[str, Any]:
     return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name)}
 
 
-def _describe(pipeline: Pipeline, user: Any, positions: dict[str, Any] | None) -> dict[str, Any]:
+def _describe(
+    pipeline: Pipeline, text: PipelineText | None, user: Any, positions: dict[str, Any] | None
+) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
     error = None
     if positions and positions.get("parked") and not may_read_logs(user, dag["dag_id"]):
@@ -174,6 +215,7 @@ def _describe(pipeline: Pipeline, user: Any, positions: dict[str, Any] | None) -
         "followers": [follower.connection for follower in pipeline.followers],
         "owner": pipeline.owner,
         "tags": pipeline.tags,
+        "bundle": text.bundle if isinstance(text, BundledPipeline) else None,
         "alerts": {"headroom_hours": pipeline.alerts.headroom_hours, "lag_bytes": pipeline.alerts.lag_bytes},
         "dag": dag,
         "last_error": error,

@@ -38,11 +38,10 @@ def test_pipeline_whose_servers_do_not_answer_is_an_error_and_the_others_are_rea
     assert "did not answer within 3 s" in (found[0].status.error or "")
 
 
-def test_a_parked_table_is_an_alert_of_a_pipeline_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freshness_dag, "_written_at", lambda _pipeline, now: now)
+def test_a_parked_table_is_an_alert_of_a_pipeline_in_time() -> None:
     parked = ({"table": "shop.orders", "at": "b.000001:4", "reason": "it fails", "since_ms": 0},)
     current = Position(Status("shop", "new", parked=parked), UNKNOWN)
-    ((kind, text),) = freshness_dag._alerts_of(pipeline("shop"), current, FreshnessSettings())
+    ((kind, text),) = freshness_dag._alerts_of(pipeline("shop"), current, FreshnessSettings(), None)
     assert kind == "table parked"
     assert "shop.orders" in text
     assert "changefeed unpark shop" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from itertools import takewhile
@@ -29,8 +30,14 @@ COMMANDS: dict[str, Any] = cast(Any, get_command(app)).commands
 MAX_WORDS = 500
 
 
+def is_foreign(block: str) -> bool:
+    """Whether the block is a file of another program: its first line is a comment that names it."""
+    return re.match(r"# [\w.]+\.yaml[, ]", block) is not None
+
+
 def yaml_blocks() -> list[tuple[str, str]]:
-    return [(page.stem, block) for page in GUIDES for block in code_blocks(page.read_text(), "yaml")]
+    blocks = [(page.stem, block) for page in GUIDES for block in code_blocks(page.read_text(), "yaml")]
+    return [(page, block) for page, block in blocks if not is_foreign(block)]
 
 
 def commands() -> list[str]:
@@ -60,6 +67,18 @@ def test_settings_of_a_guide_are_accepted(page: str, block: str, tmp_path: Path)
     missing = {key: value for key, value in REQUIRED.items() if key not in settings}
     file.write_text(yaml.safe_dump(missing) + block if missing else block)
     read_pipeline(file)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_yaml_and_json_of_a_page_parse(page: Path) -> None:
+    text = page.read_text()
+    for block in code_blocks(text, "yaml"):
+        assert list(yaml.safe_load_all(block))
+    for block in code_blocks(text, "json"):
+        try:
+            json.loads(block)
+        except ValueError:
+            assert [json.loads(line) for line in block.splitlines()], "one record a line"
 
 
 def test_guides_show_settings_of_pipelines_and_of_sites() -> None:

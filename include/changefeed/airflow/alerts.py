@@ -12,7 +12,6 @@ from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
 from changefeed.settings.alert_limits import AlertLimits
-from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import NotifierSettings
 from changefeed.settings.site import load_site
@@ -25,11 +24,21 @@ def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] 
 
     If a notifier fails, the error is logged and the task continues. Without ``context`` the current task's is used.
     """
-    if not pipeline.alerts.notify:
+    _send(pipeline.name, pipeline.alerts.notify, kind, text, context)
+
+
+def _send(
+    pipeline: str,
+    notifiers: Sequence[NotifierSettings],
+    kind: str,
+    text: str,
+    context: Mapping[str, Any] | None,
+) -> None:
+    if not notifiers:
         return
     _log.warning("alert %s: %s", kind, text)
-    values = {"kind": kind, "pipeline": pipeline.name, "text": text}
-    for settings in pipeline.alerts.notify:
+    values = {"kind": kind, "pipeline": pipeline, "text": text}
+    for settings in notifiers:
         try:
             send = create_notifier(settings)
             send({**(context if context is not None else _context()), "changefeed": values})
@@ -92,24 +101,28 @@ def _no_notifier(name: str, why: str) -> SettingsError:
     )
 
 
-def failure_callback(name: str) -> Callable[[Any], None]:
-    """An `on_failure_callback` for tasks of pipeline ``name``, which sends an alert after the last retry has failed."""
+def failure_callback(pipeline: Pipeline) -> Callable[[Any], None]:
+    """An `on_failure_callback` for tasks of ``pipeline``, which sends an alert after the last retry has failed.
+
+    Airflow may run it in its DAG processor, if the task was killed.
+    """
 
     def send_alert(context: Any) -> None:
         error = context.get("exception")
         task = context["ti"].task_id
-        notify(load_pipeline(name), "window failed", f"pipeline {name!r}, task {task!r}: {error}", context)
+        notify(pipeline, "window failed", f"pipeline {pipeline.name!r}, task {task!r}: {error}", context)
 
     return send_alert
 
 
-async def deadline_missed(pipeline: str, **_: Any) -> None:
-    """Alert that a run missed its deadline; runs in the triggerer.
+async def deadline_missed(pipeline: str, notify: list[dict[str, Any]], **_: Any) -> None:
+    """Alert by the notifiers ``notify`` that a run missed its deadline.
 
-    Airflow stores this function's name with each run.
+    Runs in the triggerer, which may have no pipelines. Airflow stores this function's name and arguments with each run.
     """
     text = f"a run of pipeline {pipeline!r} has not finished by its deadline"
-    await asyncio.to_thread(notify, load_pipeline(pipeline), "deadline missed", text, {})
+    notifiers = [NotifierSettings.model_validate(each) for each in notify]
+    await asyncio.to_thread(_send, pipeline, notifiers, "deadline missed", text, {})
 
 
 def exceeded_limits(

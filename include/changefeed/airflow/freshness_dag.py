@@ -40,10 +40,14 @@ _BEFORE_ALL_OTHERS = 1_000_000
 _log = logging.getLogger(__name__)
 
 
-def freshness_dag() -> DAG:
-    """The DAG of the site. If the site's file is invalid, the DAG has the default interval, and its task fails."""
+def freshness_dag(dag_id: str = FRESHNESS_DAG_ID, *, has_file_times: bool = True) -> DAG:
+    """The DAG of all pipelines of the folder. If the site's file is invalid, the DAG has the default interval, and its
+    task fails.
+
+    Without ``has_file_times`` the times of the files are those of a checkout, and say nothing about pipelines.
+    """
     dag = DAG(
-        dag_id=FRESHNESS_DAG_ID,
+        dag_id=dag_id,
         dag_display_name="changefeed: freshness of all pipelines",
         description="Fails and alerts if a pipeline does not publish in time",
         schedule=timedelta(minutes=_every_minutes()),
@@ -61,7 +65,7 @@ def freshness_dag() -> DAG:
             priority_weight=_BEFORE_ALL_OTHERS,
             weight_rule="absolute",
             execution_timeout=timedelta(minutes=10),
-        )(check_freshness)()
+        )(check_freshness)(has_file_times)
     return dag
 
 
@@ -72,7 +76,7 @@ def _every_minutes() -> int:
         return FreshnessSettings().every_minutes
 
 
-def check_freshness() -> None:
+def check_freshness(has_file_times: bool) -> None:
     """Compare each pipeline with its limits, and send an alert for each limit that is exceeded.
 
     Fails with all alerts in its message. Pipelines without a schedule are checked only if they have a limit.
@@ -89,7 +93,8 @@ def check_freshness() -> None:
         _log.error("%s", text)
     for pipeline, position in zip(checked, positions, strict=True):
         try:
-            alerts = _alerts_of(pipeline, position, site.freshness)
+            written_at = _written_at(pipeline) if has_file_times else None
+            alerts = _alerts_of(pipeline, position, site.freshness, written_at)
         except Exception as error:  # the others are checked all the same
             _log.exception("pipeline %s cannot be checked", pipeline.name)
             alerts = [("late", f"pipeline {pipeline.name!r} cannot be checked: {type(error).__name__}")]
@@ -136,13 +141,15 @@ def _read_position(pipeline: Pipeline) -> Position:
         return Position(Status(pipeline.name, "error", error=type(error).__name__), UNKNOWN)
 
 
-def _alerts_of(pipeline: Pipeline, position: Position, site: FreshnessSettings) -> list[tuple[str, str]]:
+def _alerts_of(
+    pipeline: Pipeline, position: Position, site: FreshnessSettings, written_at: datetime | None
+) -> list[tuple[str, str]]:
     """An alert, as (kind, text), if the pipeline is late, for each limit that is exceeded, and for parked tables."""
     from changefeed.operations.freshness import describe_lateness
 
     status, retention, limits = position.status, position.retention, site.limits_of(pipeline.alerts)
     now, alerts = datetime.now(UTC), []
-    if late := describe_lateness(pipeline, position, limits, now=now, written_at=_written_at(pipeline, now)):
+    if late := describe_lateness(pipeline, position, limits, now=now, written_at=written_at):
         alerts.append(("late", late if status.error else f"{late}. {_describe_dag(ingest_dag_id(pipeline.name))}"))
     if status.lag_bytes is not None:
         seconds, headroom = retention.lag_seconds, retention.headroom_seconds
@@ -155,12 +162,12 @@ def _alerts_of(pipeline: Pipeline, position: Position, site: FreshnessSettings) 
     return alerts
 
 
-def _written_at(pipeline: Pipeline, now: datetime) -> datetime:
-    """When the pipeline's file was last written; ``now`` if it has just been deleted."""
+def _written_at(pipeline: Pipeline) -> datetime:
+    """When the pipeline's file was last written; now if it has just been deleted."""
     try:
         return datetime.fromtimestamp((pipelines_folder() / pipeline.display_file).stat().st_mtime, UTC)
     except FileNotFoundError:
-        return now
+        return datetime.now(UTC)
 
 
 def _describe_dag(dag_id: str) -> str:

@@ -22,6 +22,9 @@ from changefeed.settings.pipeline import Pipeline
 ACTIVE_STATES = ("queued", "running", "restarting")
 """States of tasks that continue while their DAG is paused. Airflow starts no other tasks of a paused DAG."""
 
+PLAN_TASK = "plan"
+"""Task of the ingest DAG that freezes the windows of a run."""
+
 SCHEDULE_START = pendulum.datetime(2026, 1, 1, tz="UTC")
 """Start date of all schedules. Airflow requires one; it has no effect, because the DAGs do not catch up."""
 
@@ -50,7 +53,7 @@ def task_settings(pipeline: Pipeline) -> dict[str, Any]:
         "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
     }
     if pipeline.alerts.notify:
-        settings["on_failure_callback"] = failure_callback(pipeline.name)
+        settings["on_failure_callback"] = failure_callback(pipeline)
     return settings
 
 
@@ -71,7 +74,7 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
         is_paused_upon_creation=False,
     )
     with dag:
-        plan = task.short_circuit(task_id="plan")(plan_window)(pipeline.name)
+        plan = task.short_circuit(task_id=PLAN_TASK)(plan_window)(pipeline.name)
         ingest = IngestOperator(
             task_id="ingest",
             pipeline=pipeline.name,
@@ -97,7 +100,10 @@ def _deadline(pipeline: Pipeline) -> DeadlineAlert | None:
     return DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=timedelta(minutes=pipeline.deadline_minutes),
-        callback=AsyncCallback(deadline_missed, kwargs={"pipeline": pipeline.name}),
+        callback=AsyncCallback(
+            deadline_missed,
+            kwargs={"pipeline": pipeline.name, "notify": [each.model_dump() for each in pipeline.alerts.notify]},
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from changefeed.errors import SettingsError
 from changefeed.settings.file import load_pipeline, load_pipelines
 from changefeed.settings.pipeline import Pipeline
 
-__all__ = ["pipeline_dags", "pipelines_to_parse"]
+__all__ = ["pipeline_dags", "pipelines_to_parse", "refuse_invalid_pipelines"]
 
 KINDS = ("ingest", "seek", "backfill", "snapshot", "verify", "replicate", "unpark")
 
@@ -54,3 +54,17 @@ def pipelines_to_parse() -> tuple[dict[str, Pipeline], dict[Path, SettingsError]
         with suppress(SettingsError):
             return {name: load_pipeline(name)}, {}
     return load_pipelines()
+
+
+def refuse_invalid_pipelines() -> None:
+    """Raise SettingsError if the folder has invalid pipeline files.
+
+    Airflow shows it to all users who see any DAG, so it has file names only.
+    """
+    _, errors = load_pipelines()
+    if errors:
+        raise SettingsError(
+            f"these pipeline files are invalid and have no DAG: {', '.join(sorted(path.name for path in errors))}. "
+            "To see the errors, open the page Changefeed (for users who may see the pipeline), or run `changefeed "
+            "check`."
+        )

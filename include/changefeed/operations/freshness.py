@@ -17,14 +17,14 @@ def is_checked(pipeline: Pipeline) -> bool:
 
 
 def describe_lateness(
-    pipeline: Pipeline, position: Position, limits: AlertLimits, *, now: datetime, written_at: datetime
+    pipeline: Pipeline, position: Position, limits: AlertLimits, *, now: datetime, written_at: datetime | None
 ) -> str | None:
     """A sentence that names the pipeline, if it is late; else None.
 
     It is late if a run of its schedule was due ``limits.late_minutes`` ago or earlier, if a change that was there at
     that time is not published, and if nothing was committed since. A pipeline that commits is not late, however long
     its lag is: `lag_seconds` limits that. A pipeline without a checkpoint is late if its file was ``written_at`` before
-    the due time. A pipeline whose position cannot be read counts as late.
+    the due time, or at an unknown time (None). A pipeline whose position cannot be read counts as late.
     """
     status = position.status
     if status.error:
@@ -33,11 +33,12 @@ def describe_lateness(
     if due is None:
         return None
     if status.state == "new":
-        if written_at >= due:
+        if written_at is not None and written_at >= due:
             return None
+        since = "" if written_at is None else f" since its file was written at {_text(written_at)}"
         return (
-            f"pipeline {pipeline.name!r} has no checkpoint: no run has succeeded since its file was written at "
-            f"{_text(written_at)}, and a run was due at {_text(due)}"
+            f"pipeline {pipeline.name!r} has no checkpoint: no run has succeeded{since}, and a run was due at "
+            f"{_text(due)}"
         )
     committed = datetime.fromtimestamp((status.committed_at_ms or 0) / 1000, UTC)
     lag = position.retention.lag_seconds

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
+
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.yaml_file import parse_section, settings_text
@@ -95,6 +97,14 @@ def read_pipeline(path: Path) -> Pipeline:
 def parse_pipeline(text: str, file: str) -> Pipeline:
     """The pipeline of a file's text; raises SettingsError as `read_pipeline` does."""
     return parse_section(text, file, Pipeline).with_file(file)
+
+
+def parse_without_functions(text: str, file: str) -> Pipeline:
+    """The pipeline of a file's text without its `transforms`, where their functions are not installed.
+
+    Its state is the same. Raises SettingsError as `read_pipeline` does.
+    """
+    return parse_pipeline(yaml.safe_dump({**YamlText.of(text).values, "transforms": []}), file)
 
 
 def pipeline_names(folder: Path | None = None) -> set[str]:

@@ -249,8 +249,10 @@ export async function yaml(main, alive, name) {
   let etag = start.etag;
   const text = el("textarea", { class: "code", spellcheck: "false", "aria-label": "The pipeline's YAML" });
   text.value = start.value.yaml;
-  const message = el("div", {});
-  const save = el("button", { class: "primary", onclick: async () => {
+  const bundle = start.value.bundle;
+  text.readOnly = Boolean(bundle);
+  const message = el("div", {}, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
+  const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: async () => {
     save.disabled = true;
     try {
       const done = await call(isNew ? "POST" : "PUT", path, { yaml: text.value }, isNew ? {} : { "If-Match": etag });
@@ -263,7 +265,7 @@ export async function yaml(main, alive, name) {
     }
     save.disabled = false;
   } }, isNew ? "Create" : "Save");
-  const remove = isNew ? null : el("button", { onclick: async () => {
+  const remove = isNew ? null : el("button", { disabled: Boolean(bundle), onclick: async () => {
     if (!confirm(`Delete pipeline ${name}? Its checkpoint, commit log and topics are not deleted.`)) return;
     try {
       await call("DELETE", path, undefined, { "If-Match": etag });

@@ -62,6 +62,14 @@ def test_pipeline_is_late_if_a_scheduled_run_published_nothing() -> None:
     )
 
 
+def test_new_pipeline_whose_file_has_no_time_is_late_when_a_run_was_due() -> None:
+    of = pipeline()
+    new = Position(Status("shop", "new"), UNKNOWN)
+    assert describe_lateness(of, new, SITE.limits_of(of.alerts), now=NOON, written_at=None) == (
+        "pipeline 'shop' has no checkpoint: no run has succeeded, and a run was due at 2026-11-26 11:25:00 UTC"
+    )
+
+
 @pytest.mark.parametrize(
     ("position", "why"),
     [

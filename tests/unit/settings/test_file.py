@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from changefeed.errors import SettingsError
-from changefeed.settings.file import load_pipeline, load_pipelines, pipelines_folder, read_pipeline
+from changefeed.settings.file import (
+    load_pipeline,
+    load_pipelines,
+    parse_without_functions,
+    pipelines_folder,
+    read_pipeline,
+)
 from changefeed.settings.routes import compile_routes
 
 GOOD = """\
@@ -430,3 +436,14 @@ def test_transaction_metadata_needs_one_format_without_functions(tmp_path: Path,
         read_pipeline(write(tmp_path, "shop", numbered + beside))
     with pytest.raises(SettingsError, match=r"the topic of transactions: 'e u.transaction' cannot be a topic's name"):
         read_pipeline(write(tmp_path, "shop", numbered.replace("eu", "e u")))
+
+
+def test_pipeline_is_read_without_functions_that_are_not_installed() -> None:
+    text = (
+        "name: shop\nsource: {connection: m}\nkafka: {connection: k}\nschedule: '5 * * * *'\n"
+        "transforms: [{tables: a.b, function: nowhere}]\n"
+    )
+    pipeline = parse_without_functions(text, "shop.yaml")
+    assert (pipeline.name, pipeline.schedule, pipeline.transforms) == ("shop", "5 * * * *", [])
+    with pytest.raises(SettingsError, match="unknown key"):
+        parse_without_functions(f"{text}skedule: x\n", "shop.yaml")
