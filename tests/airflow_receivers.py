@@ -53,14 +53,16 @@ class StatsdReceiver:
 
     def samples(self) -> list[Sample]:
         """The samples since the last call. A packet on this machine has arrived when it is sent."""
-        found = []
+        found: list[Sample] = []
         while True:
             try:
                 packet = self._socket.recv(1 << 16).decode()
             except BlockingIOError:
                 return found
             for line in packet.splitlines():
-                name, tags, value, kind = re.fullmatch(_STATSD, line).groups()
+                match = _STATSD.fullmatch(line)
+                assert match, line
+                name, tags, value, kind = match.groups()
                 pairs = (pair.split("=", 1) for pair in tags.split(",") if pair)
                 found.append(Sample(name, dict(pairs), float(value), kind))
 

@@ -22,5 +22,6 @@ def _without_openlineage(distributions: Callable[..., Any]) -> Callable[..., Ite
 
 
 sys.meta_path.insert(0, _Absent())
-for _module in (importlib.metadata, importlib_metadata):
-    _module.distributions = _without_openlineage(_module.distributions)  # type: ignore[assignment]
+_modules: tuple[Any, ...] = (importlib.metadata, importlib_metadata)
+for _module in _modules:
+    _module.distributions = _without_openlineage(_module.distributions)

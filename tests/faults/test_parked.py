@@ -87,8 +87,8 @@ def test_a_table_with_an_error_is_parked_and_comes_back_complete(feed: Feed, mar
     assert record.at == feed.settings["start"], "where the window began"
 
     feed.mysql.execute("FLUSH BINARY LOGS")
-    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.bad ADD COLUMN more INT DEFAULT 7")
-    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (100, 1, 'y', 8), (101, 1, 'y', NULL)")
+    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.bad MODIFY version BIGINT NOT NULL")
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (100, 5000000000, 'y'), (101, 1, NULL)")
     feed.write(5)
     feed.run()
     feed.check()
@@ -233,9 +233,8 @@ def test_errors_of_no_table_and_of_the_last_table_stop_the_run(feed: Feed, marke
     del feed.settings["tables"]
     marker.unlink()
     feed.configure()
-    feed.mysql.execute(
-        f"SET SESSION binlog_format = 'STATEMENT'; INSERT INTO `{feed.name}`.journal (text) VALUES ('s')"
-    )
+    by_statement = f"INSERT INTO `{feed.name}`.journal (text) VALUES ('s')"
+    feed.mysql.execute("SET SESSION binlog_format = 'STATEMENT'", by_statement)
     run = feed.begin()
     assert run.result() == 2, run.text()
     assert "a change in statement format" in run.text()

@@ -13,11 +13,14 @@ import sys
 
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.dag import _run_task  # dag.test() runs tasks with it
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
 
 
 def main() -> None:
     dag_id, results = sys.argv[1], os.fdopen(int(sys.argv[2]), "w")
     run = None
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)  # as Airflow's task runner
     for line in map(str.strip, sys.stdin):
         dag = DagBag().dags[dag_id]  # parsed before each run, as in Airflow
         dag.deadline = None  # dag.test() cannot run a DAG with a deadline

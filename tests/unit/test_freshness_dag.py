@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from threading import Event
 
 import pytest
@@ -41,7 +42,7 @@ def test_pipeline_whose_servers_do_not_answer_is_an_error_and_the_others_are_rea
 def test_a_parked_table_is_an_alert_of_a_pipeline_in_time() -> None:
     parked = ({"table": "shop.orders", "at": "b.000001:4", "reason": "it fails", "since_ms": 0},)
     current = Position(Status("shop", "new", parked=parked), UNKNOWN)
-    ((kind, text),) = freshness_dag._alerts_of(pipeline("shop"), current, FreshnessSettings(), None)
+    ((kind, text),) = freshness_dag._alerts_of(pipeline("shop"), current, FreshnessSettings(), datetime.now(UTC))
     assert kind == "table parked"
     assert "shop.orders" in text
     assert "changefeed unpark shop" in text

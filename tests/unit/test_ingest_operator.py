@@ -7,7 +7,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from airflow.sdk import Context
@@ -153,12 +153,12 @@ def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
     submit.chmod(0o700)
     monkeypatch.setenv("PATH", f"{submit.parent}:{os.environ['PATH']}")
     operator._openlineage_inject_parent_job_info = True
-    instance = SimpleNamespace(
+    instance: Any = SimpleNamespace(
         dag_id="changefeed_ingest__shop", task_id="ingest", try_number=1, map_index=-1, run_id="r", hostname="",
         dag_run=SimpleNamespace(run_after=datetime(2026, 1, 1, tzinfo=UTC), logical_date=None, conf={}, clear_number=0),
         get_template_context=dict,
     )  # fmt: skip
-    operator._run(Context(ti=cast("Any", instance)))
+    operator._run(Context(ti=instance))
     command, *properties = seen.read_text().splitlines()
     assert "openlineage" not in command
     added = {line.partition("=")[0]: line for line in properties if "openlineage" in line}

@@ -51,12 +51,12 @@ class PublishingTask(PythonOperator):
         self._published = super().execute(context)
         return self._published
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:  # noqa: ARG002 - the interface
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002 - the interface
         """The lineage of this attempt. Called by the provider, which logs an error and goes on."""
         return operator_lineage(load_pipeline(self.pipeline_name), self._published)
 
 
-def operator_lineage(pipeline: Pipeline, published: Mapping[str, Any]) -> OperatorLineage:
+def operator_lineage(pipeline: Pipeline, published: Mapping[str, Any]) -> OperatorLineage[Any, Any]:
     """The tables and topics of ``published``, the result of a `PublishingTask`.
 
     Columns are left out if the schema history cannot be read in time. Raises SettingsError.

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from airflow_site import Site
 
-from changefeed.airflow.freshness_dag import FRESHNESS_DAG_ID
+from changefeed.airflow.freshness_dag import CHECKED_KEY, FRESHNESS_DAG_ID
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql import source
@@ -47,11 +47,21 @@ class Late:
 
         Runs of the DAG's schedule may come before and after it, and send alerts too.
         """
+        state, log, run_id = self.run()
+        lines = self.alerts.read_text().splitlines() if self.alerts.exists() else []
+        return state, log, [line.removeprefix(f"{run_id} ") for line in lines if line.startswith(f"{run_id} ")]
+
+    def run(self) -> tuple[str, str, str]:
+        """The state of the task of a run of the freshness DAG, its log, and the run's id."""
         run_id = self.site.trigger(FRESHNESS_DAG_ID)
         states = self.site.wait_for_run(FRESHNESS_DAG_ID, run_id)
-        lines = self.alerts.read_text().splitlines() if self.alerts.exists() else []
-        alerts = [line.removeprefix(f"{run_id} ") for line in lines if line.startswith(f"{run_id} ")]
-        return states["check"], " ".join(self.site.log(FRESHNESS_DAG_ID, "check", run_id).split()), alerts
+        return states["check"], " ".join(self.site.log(FRESHNESS_DAG_ID, "check", run_id).split()), run_id
+
+    def pushed(self, run_id: str) -> list[str]:
+        """The keys of the XComs that the task pushed."""
+        with self.site.client() as client:
+            path = f"/api/v2/dags/{FRESHNESS_DAG_ID}/dagRuns/{run_id}/taskInstances/check/xcomEntries"
+            return [entry["key"] for entry in client.get(path).json()["xcom_entries"]]
 
     def checked_at(self) -> float:
         """The metric of the last check, in Unix seconds."""
@@ -75,7 +85,7 @@ def late(airflow_site: Site, unique_name: str, tmp_path: Path) -> Iterator[Late]
     site.site_file.write_text(f"{site_text}notifiers: [{NOTIFIER}]\n")
     with site.client() as client:
         assert client.post("/api/v2/variables", json=variable).status_code == 201
-        pipeline.write()
+        pipeline.write(alerts={"lag_seconds": 24 * HOUR})  # a scheduled check finds nothing
         site.wait_for_dag(FRESHNESS_DAG_ID, f"changefeed_ingest__{unique_name}")
         yield pipeline
         (site.pipelines / f"{unique_name}.yaml").unlink()
@@ -117,17 +127,17 @@ def test_check_passes_within_the_limits_and_names_invalid_files(late: Late) -> N
 
 def test_run_that_fails_before_it_checks_does_not_count_as_a_check(late: Late) -> None:
     late.write(alerts={"lag_seconds": 24 * HOUR})
-    assert late.check()[0] == "success"
+    state, _, run_id = late.run()
+    assert (state, late.pushed(run_id)) == ("success", [CHECKED_KEY])
     checked = late.checked_at()
     text = late.site.site_file.read_text()
     late.site.site_file.write_text("freshnes: {}\n")
     try:
-        state, log = late.check()
+        state, _, run_id = late.run()
     finally:
         late.site.site_file.write_text(text)
-    assert state == "failed"
-    assert "freshnes" in log
-    assert late.checked_at() == checked
+    assert (state, late.pushed(run_id)) == ("failed", [])
     late.write(alerts={"lag_seconds": HOUR})
-    assert late.check()[0] == "failed"
-    assert late.checked_at() > checked, "a run that finds a late pipeline has checked all"
+    state, _, run_id = late.run()
+    assert (state, late.pushed(run_id)) == ("failed", [CHECKED_KEY]), "a run that finds a late pipeline has checked all"
+    assert late.checked_at() > checked

@@ -12,6 +12,15 @@ from typing import Any
 
 import pytest
 from airflow_database import create_database
+from airflow_receivers import (
+    LineageFile,
+    OtlpReceiver,
+    Receiver,
+    Sample,
+    StatsdReceiver,
+    otlp_receiver,
+    statsd_receiver,
+)
 from integration.dag_runner import DagRunner
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows, topics_of
 
@@ -99,6 +108,29 @@ def spark(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def statsd() -> Iterator[StatsdReceiver]:
+    with statsd_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def otlp() -> Iterator[OtlpReceiver]:
+    with otlp_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def lineage(tmp_path: Path) -> LineageFile:
+    return LineageFile(tmp_path / "lineage.json")
+
+
+@pytest.fixture
+def receivers(request: pytest.FixtureRequest) -> list[Receiver]:
+    """The receivers, by the names of their fixtures, to which the DAG's Airflow reports."""
+    return [request.getfixturevalue(name) for name in getattr(request, "param", ())]
+
+
+@pytest.fixture
 def feed(
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -107,6 +139,7 @@ def feed(
     database: str,
     server_id: int,
     spark: str,
+    receivers: list[Receiver],
 ) -> Iterator[Feed]:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
@@ -128,6 +161,8 @@ spark: {spark}
         f"AIRFLOW_CONN_KAFKA_{unique_name.upper()}": f"kafka://{kafka_broker.bootstrap}",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
+    for receiver in receivers:
+        settings |= receiver.airflow_settings
     env = create_database(tmp_path / "airflow", settings)
     runner = DagRunner(f"changefeed_ingest__{unique_name}", env, tmp_path / "dag.log")
     result = Feed(unique_name, database, mysql_server, kafka_broker, env, pipelines / "feed.yaml", runner)
@@ -241,3 +276,72 @@ def test_unreadable_checkpoint_variable_fails_the_run(feed: Feed) -> None:
     assert f"Airflow has Variable '{key}' and does not give it" in " ".join(feed.runner.text().split())
     with sqlite3.connect(f"{feed.env['AIRFLOW_HOME']}/airflow.db") as database:
         assert database.execute("SELECT val FROM variable WHERE key = ?", [key]).fetchone() == ("of another key",)
+
+
+def publish_orders(feed: Feed, spark: SparkConnectServer) -> None:
+    """Run the DAG three times: at the start of a pipeline, with three rows of two tables, and without changes."""
+    feed.use(f"{{connect: '{spark.url}'}}")
+    assert feed.do("run") == SKIPPED
+    feed.mysql.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, customer VARCHAR(40))",
+        "CREATE TABLE items (id INT PRIMARY KEY)",
+        "INSERT INTO orders VALUES (1, 'a'), (2, 'b')",
+        "UPDATE orders SET customer = 'c' WHERE id = 2",
+        "INSERT INTO items VALUES (1)",
+        database=feed.database,
+    )
+    assert feed.do("run") == IN_FULL
+    assert feed.do("run") == SKIPPED
+
+
+def check_samples(feed: Feed, samples: list[Sample], prefix: str) -> None:
+    """Check names, tags and values of the metrics of `publish_orders`."""
+    ours = [sample for sample in samples if sample.name.startswith(f"{prefix}changefeed.")]
+    assert {sample.tags["pipeline"] for sample in ours} == {feed.name}
+    by_name: dict[str, list[Sample]] = {}
+    for sample in ours:
+        by_name.setdefault(sample.name.removeprefix(f"{prefix}changefeed."), []).append(sample)
+    assert by_name.keys() >= {"lag_bytes", "lag_seconds", "windows", "bytes", "rows", "window_seconds"}
+    rows = {(each.tags["table"].partition(".")[2], each.tags["op"]): each.value for each in by_name["rows"]}
+    assert rows == {("orders", "c"): 2, ("orders", "u"): 1, ("items", "c"): 1}
+    assert [sample.value for sample in by_name["windows"]] == [1]
+    (size,) = by_name["bytes"]
+    assert size.value > 0
+    assert by_name["lag_bytes"][-1].value == 0
+    assert {sample.tags["phase"] for sample in by_name["window_seconds"]} >= {"prepare", "ingest", "commit"}
+
+
+@pytest.mark.parametrize("receivers", [("statsd", "lineage")], indirect=True)
+def test_statsd_gets_metrics_and_openlineage_the_datasets_of_a_run(
+    feed: Feed, spark_connect: SparkConnectServer, statsd: StatsdReceiver, lineage: LineageFile
+) -> None:
+    publish_orders(feed, spark_connect)
+    check_samples(feed, statsd.samples(), "airflow.")
+
+    commits = lineage.events(f"changefeed_ingest__{feed.name}.commit")
+    (complete,) = [event for event in commits if event["eventType"] == "COMPLETE"]
+    source = feed.mysql.url.rpartition("@")[2].rstrip("/")
+    inputs = {each["name"]: each for each in complete["inputs"]}
+    outputs = {each["name"]: each for each in complete["outputs"]}
+    assert {each["namespace"] for each in inputs.values()} == {f"mysql://{source}"}
+    assert {each["namespace"] for each in outputs.values()} == {f"kafka://{feed.kafka.bootstrap}"}
+    counts = {name: each["inputFacets"]["inputStatistics"]["rowCount"] for name, each in inputs.items()}
+    assert counts == {feed.topic("orders"): 3, feed.topic("items"): 1}
+    counts = {name: each["outputFacets"]["outputStatistics"]["rowCount"] for name, each in outputs.items()}
+    assert counts == {feed.topic(table): len(feed.records(table)) for table in ("orders", "items")}
+    columns = {each["name"]: each["type"] for each in inputs[feed.topic("orders")]["facets"]["schema"]["fields"]}
+    assert columns == {"id": "int", "customer": "varchar"}
+    origins = outputs[feed.topic("orders")]["facets"]["columnLineage"]["fields"]
+    assert origins["customer"]["inputFields"][0]["field"] == "customer"
+    _no_secret(feed)
+    assert feed.mysql.url.split(":")[2].rpartition("@")[0] not in lineage.path.read_text()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("receivers", [("otlp",)], indirect=True)
+def test_opentelemetry_gets_the_metrics_of_a_run(
+    feed: Feed, spark_connect: SparkConnectServer, otlp: OtlpReceiver
+) -> None:
+    publish_orders(feed, spark_connect)
+    feed.runner.stop()  # a task's process sends its metrics when it ends
+    check_samples(feed, otlp.samples(), "airflow.")
