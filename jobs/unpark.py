@@ -1,10 +1,11 @@
-"""Publish the changes that parked tables of a pipeline miss, and end their parking. Arguments: a JSON file with the
-request, the pipeline's name.
+"""Publish the changes that parked tables of a pipeline miss, and end their parking. Arguments: the job's file, whose
+plan has the request, and the pipeline's name.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exit codes: 0 the tables have returned, 2 a terminal error, 1 an
-error that a retry may resolve. A retry continues, and publishes nothing twice.
+The job's file is of `changefeed.spark.job_file`. Without connections in it, the environment has them (AIRFLOW_CONN_…).
+Exit codes: 0 the tables have returned, 2 a terminal error, 1 an error that a retry may resolve. A retry continues, and
+publishes nothing twice.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from changefeed.operations.unpark import unpark
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.unpark import UnparkRequest
-from changefeed.spark.run_as_job import read_plan, run_as_job
+from changefeed.spark.job_file import read_job_file
+from changefeed.spark.run_as_job import run_as_job
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("plan", help="a JSON file with the request")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the request")
 ARGUMENTS.add_argument("pipeline")
 
 
 def return_tables(arguments: argparse.Namespace) -> Generator[str]:
     """Return the tables; yields a line for each."""
-    request, pipeline = UnparkRequest.of(read_plan(arguments.plan)), load_pipeline(arguments.pipeline)
+    request = UnparkRequest.of(read_job_file(arguments.job)["request"])
+    pipeline = load_pipeline(arguments.pipeline)
     connections = PipelineConnections(pipeline, from_environment)
     with session(pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
         yield from map(str, unpark(spark, connections, request))

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.feed import NOTHING_NEW, Feed, in_order
+from faults.feed import NOTHING_NEW, Feed, Runner, in_order
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
+from changefeed.errors import BadRecordError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.records import ParkedRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.model.topic_name import commit_log_topic
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.parking import park_tables
+from changefeed.pipeline.windows import windows
+from changefeed.settings.file import read_pipeline
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.process import run_server
 from devstack.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.timeout(600)
@@ -34,7 +44,12 @@ def transform(change: Change, marker: str) -> Change:
 
 @pytest.fixture
 def marker(feed: Feed) -> Path:
-    """A table `bad` beside two others, whose rows a function fails on while the marker exists."""
+    """See `add_bad_table`."""
+    return add_bad_table(feed)
+
+
+def add_bad_table(feed: Feed) -> Path:
+    """A table `bad` beside two others, whose rows a function fails on while the marker exists; returns the marker."""
     feed.mysql.execute(f"CREATE TABLE `{feed.name}`.bad (id INT PRIMARY KEY, version INT NOT NULL, text LONGTEXT)")
     marker = feed.folder / "marker"
     marker.touch()
@@ -252,9 +267,58 @@ def test_parked_tables_are_shown_and_refuse_seeks_snapshots_and_stop(feed: Feed)
     assert f"{feed.name}.bad" in feed.command("check", feed.name).stdout
     assert "parked" in feed.command("seek", feed.name, "latest", "--why", "test").stderr
     assert "parked" in feed.command("snapshot", feed.name).stderr
+    file = feed.mysql.head().file
+    assert "parked" in feed.command("backfill", feed.name, "--from-file", file, "--suffix", "").stderr
+    feed.settings["tables"] = {"exclude": [f"{feed.name}.bad"]}
+    feed.configure()
+    assert "does not capture it any more" in feed.command("unpark", feed.name).stderr
+    assert len(parked(feed)) == 1
+    del feed.settings["tables"]
     feed.settings["on_table_error"] = "stop"
     feed.configure()
     feed.write(5)
     run = feed.begin()
     assert run.result() == 2
     assert "has `on_table_error: stop`" in run.text()
+
+
+@pytest.mark.usefixtures("marker")
+def test_a_window_that_another_run_published_meanwhile_parks_no_table(feed: Feed) -> None:
+    (feed.folder / "marker").unlink()
+    for _ in range(2):  # no progress is left of the first window
+        write(feed)
+        feed.run()
+    environment = feed.env()
+    pipeline = read_pipeline(Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml")
+    connections = PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+    latest, first = (manifest.window for manifest in windows(connections))
+    error = BadRecordError("it failed. Before.").of_tables(f"{feed.name}.bad")
+    for published in (first, latest):
+        with pytest.raises(StaleCheckpointError, match="is sealed already"):
+            park_tables(connections, published, error)
+    after = replace(latest, number=latest.number + 1, start=latest.head)
+    with pytest.raises(BadRecordError, match="does not capture"):
+        park_tables(connections, after, BadRecordError("it failed").of_tables("other.table"))
+    assert parked(feed) == []
+
+
+@pytest.mark.extended
+def test_the_changes_of_a_parked_table_are_not_taken_from_another_binlog(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> None:
+    with run_server(MysqlServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
+        feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
+        marker = add_bad_table(feed)
+        write(feed)
+        feed.run()
+        marker.unlink()
+        server.execute("RESET BINARY LOGS AND GTIDS")
+        for _ in range(3):
+            write(feed)
+        refused = unpark(feed)
+        assert refused.result() == 1, refused.text()
+        assert "--skip-changes" in refused.text()
+        assert "reset" in refused.text().casefold()
+        assert feed.records("bad") == []
+        assert len(parked(feed)) == 1
+        assert unpark(feed, "--skip-changes").result() == 0

@@ -7,7 +7,7 @@ import json
 import logging
 from typing import Any, cast
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, get_current_context, task
 
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
@@ -47,13 +47,15 @@ def unpark_dag(pipeline: Pipeline) -> DAG:
 
 
 def plan_unpark(name: str) -> dict[str, Any]:
-    """Check the run's params, log the parked tables of the request, and return the request."""
+    """Check the run's params, log the parked tables of the request, and return the request and the run's id, so
+    that the job of another run is another one."""
     from changefeed.operations.unpark import requested_tables
 
     def plan() -> dict[str, Any]:
         request = UnparkRequest.of(read_params(unpark_params()))
         for record in requested_tables(task_connections(load_pipeline(name)), request):
             _log.info("%s is parked from %s on: %s", record.table, record.at, record.reason)
-        return cast(dict[str, Any], json.loads(request.model_dump_json()))
+        run_id = get_current_context()["dag_run"].run_id
+        return {"request": json.loads(request.model_dump_json()), "run_id": run_id}
 
     return fail_fast(plan)

@@ -21,8 +21,9 @@ from changefeed.model.window import BinlogFile, Slice, Window, bytes_between, sl
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.old_identities import forget_older
 from changefeed.pipeline.open_windows import sealed_manifest
+from changefeed.pipeline.parking import check_none_parked
 from changefeed.pipeline.topics import table_topics
-from changefeed.pipeline.windows import commit_log_state
+from changefeed.pipeline.windows import commit_log_state, last_stable_state
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
 from changefeed.source.archive.archive import Archive, ArchiveLookup
 from changefeed.source.archive.binlogs import ArchivedBinlogs
@@ -87,8 +88,8 @@ def plan_backfill(
     Raises:
     - BinlogGoneError if the range does not exist (it names the existing files), or if `check_complete` cannot prove
       that an archived file is complete.
-    - SettingsError if the range is empty, if an end is not a commit boundary, or if the pipeline does not capture a
-      requested table.
+    - SettingsError if the range is empty, if an end is not a commit boundary, if the pipeline does not capture a
+      requested table, or if a table is parked whose live topic the backfill writes to.
     """
     archive = archive_of(request.archive) if request.archive else None
     pipeline = connections.pipeline
@@ -102,6 +103,9 @@ def plan_backfill(
                 f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables)}: it captures "
                 f"{', '.join(f'{database}.{table}' for database, table in table_topics(pipeline, session)) or 'none'}"
             )
+        if not request.suffix:  # rows that are missing would follow the rows of the backfill, and be older
+            named = {f"{database}.{table}" for database, table in topics}
+            check_none_parked(pipeline.name, last_stable_state(connections), "backfill to the live topics", named)
         with _binlogs(archive, session) as binlogs:
             frozen = begun_window(connections, identity, uuid) if identity else None
             start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
@@ -126,8 +130,8 @@ def plan_backfill(
         frozen_at_ms=int(time.time() * 1000),
         newest=None if request.archive else file_identity(connections.mysql, uuid, head.coordinates.file),
     )
-    named = {f"{database}.{table}": topic for (database, table), topic in topics.items()}
-    return BackfillPlan(window, files, size_bytes, named, request.archive, tables)
+    topic_of = {f"{database}.{table}": topic for (database, table), topic in topics.items()}
+    return BackfillPlan(window, files, size_bytes, topic_of, request.archive, tables)
 
 
 def sealed_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest | None:

@@ -29,6 +29,7 @@ from changefeed.operations.backfill import begun_window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.old_identities import forget_identities
 from changefeed.pipeline.parking import parked_tables
+from changefeed.pipeline.plan import check_same_files, check_same_transactions
 from changefeed.pipeline.windows import check_not_renamed, last_stable_state, latest_checkpoint
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.backfill import NarrowedTables
@@ -80,12 +81,13 @@ def requested_tables(connections: PipelineConnections, request: UnparkRequest) -
 def unpark(spark: SparkTarget | None, connections: PipelineConnections, request: UnparkRequest) -> Iterator[Unparked]:
     """Return the parked tables of ``request`` to the pipeline, one after another; yield each result.
 
-    ``spark`` may be None if ``request`` skips the changes. A table that the pipeline does not capture any more is
-    unparked without its changes. If a table fails, the tables before it have returned, and it stays parked.
+    ``spark`` may be None if ``request`` skips the changes. If a table fails, the tables before it have returned, and it
+    stays parked.
 
-    Raises SettingsError if no such table is parked, PipelineBusyError while a run is alive, CheckpointError if a window
-    is unfinished, BinlogGoneError if the server does not have the binlog from where the table was parked, and the error
-    of the table if its cause is still there.
+    Raises SettingsError if no such table is parked, or if the pipeline does not capture one any more and its changes
+    are not skipped; PipelineBusyError while a run is alive, CheckpointError if a window is unfinished, BinlogGoneError
+    if the server does not have the binlog from where the table was parked, or if its binlog is another one; and the
+    error of the table if its cause is still there.
     """
     for record in requested_tables(connections, request):
         yield _unpark(spark, connections, record.table, skip=request.skip_changes)
@@ -101,10 +103,16 @@ def _unpark(spark: SparkTarget | None, connections: PipelineConnections, table: 
             raise SettingsError(f"{table} of pipeline {name!r} is not parked any more: another process unparked it")
         end = _sealed_end(name, state)
         start, rows, messages, why = record.at, 0, 0, ""
-        if not connections.pipeline.tables.matches(*table.split(".", 1)):
-            why = "the pipeline does not capture it any more"
-        elif skip:
+        if skip:
             why = "as requested. Take a snapshot of the table, which publishes its rows"
+        elif not connections.pipeline.tables.matches(*table.split(".", 1)):
+            raise SettingsError(
+                f"{table} is parked, and pipeline {name!r} does not capture it any more: its changes from {start} on "
+                "cannot be published. Nothing was changed. Capture it again (`tables` in the YAML) and repeat this; or "
+                f"give its changes up with `changefeed unpark {name} --tables {table} --skip-changes`."
+            )
+        elif record.at != str(end.coordinates):
+            _check_there(connections, record, end, state)
         while not why and spark is not None and record.at != str(end.coordinates):
             manifest = _publish(spark, connections, record, end)
             rows, messages = rows + manifest.row_count, messages + manifest.message_count
@@ -153,14 +161,13 @@ def _sealed_end(name: str, state: CommitLogState) -> Checkpoint:
 
 def _publish(spark: SparkTarget, connections: PipelineConnections, record: ParkedRecord, end: Checkpoint) -> Manifest:
     """Publish the table's changes up to ``end``, or to the end of a range that an earlier call began."""
-    pipeline, start = connections.pipeline, BinlogCoordinates.parse(record.at)
+    pipeline = connections.pipeline
     identity = _identity(pipeline.name, record)
-    _check_there(connections, record, end, start)
     window = begun_window(connections, identity, record.source) or Window(
         pipeline=pipeline.name,
         number=1,
         server_uuid=record.source,
-        start=start,
+        start=BinlogCoordinates.parse(record.at),
         head=end.coordinates,
         start_gtids=record.gtids,
         head_gtids=end.gtids,
@@ -172,26 +179,38 @@ def _publish(spark: SparkTarget, connections: PipelineConnections, record: Parke
 
 
 def _check_there(
-    connections: PipelineConnections, record: ParkedRecord, end: Checkpoint, start: BinlogCoordinates
+    connections: PipelineConnections, record: ParkedRecord, end: Checkpoint, state: CommitLogState
 ) -> None:
-    """Raise BinlogGoneError if the source does not have the binlog from ``start`` on."""
-    with connections.session() as session:
-        uuid, files = source.server_uuid(session), source.binlog_files(session)
+    """Raise BinlogGoneError if the source does not have the pipeline's binlog from where the table was parked on."""
+    start = BinlogCoordinates.parse(record.at)
     remedy = (
         f"Nothing was published. Unpark it with `changefeed unpark {connections.pipeline.name} --tables {record.table} "
         "--skip-changes`, and take a snapshot of the table."
     )
-    if uuid != record.source or end.server_uuid != record.source:
-        raise BinlogGoneError(
-            f"{record.table} is parked at {record.at} of server {record.source}, and the pipeline reads server {uuid} "
-            f"now, where the same coordinates mean other changes. {remedy}"
-        )
-    if start.file not in {file.name for file in files}:
-        oldest = files[0].name if files else "none"
-        raise BinlogGoneError(
-            f"binlog {start.file!r}, from which {record.table} is parked ({record.at}), is no longer on the server "
-            f"(oldest: {oldest}): changes of the table are lost to this pipeline. {remedy}"
-        )
+    with connections.session() as session:
+        uuid, head, files = source.server_uuid(session), source.head(session), source.binlog_files(session)
+        if uuid != record.source or end.server_uuid != record.source:
+            raise BinlogGoneError(
+                f"{record.table} is parked at {record.at} of server {record.source}, and the pipeline reads server "
+                f"{uuid} now, where the same coordinates mean other changes. {remedy}"
+            )
+        if start.file not in {file.name for file in files}:
+            oldest = files[0].name if files else "none"
+            raise BinlogGoneError(
+                f"binlog {start.file!r}, from which {record.table} is parked ({record.at}), is no longer on the server "
+                f"(oldest: {oldest}): changes of the table are lost to this pipeline. {remedy}"
+            )
+        try:
+            check_same_files(end, _window_before(end, state), session, uuid, head, files)
+            check_same_transactions(end, head, session)
+        except BinlogGoneError as error:
+            raise BinlogGoneError(
+                f"{record.table} is parked at {record.at}, and its changes cannot be found there: {error} {remedy}"
+            ) from error
+
+
+def _window_before(end: Checkpoint, state: CommitLogState) -> Window | None:
+    return state.seals[end.window].window if end.window in state.seals else None
 
 
 def pipeline_of(pipeline: Pipeline, table: str) -> Pipeline:

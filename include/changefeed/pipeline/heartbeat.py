@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -22,7 +23,7 @@ from changefeed.pipeline.topics import heartbeat_settings
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What the pipeline publishes of the changes before the position is in Kafka.
+    """What the pipeline publishes of the changes before the position is in Kafka, without those of parked tables.
 
     A run with state ``idle`` found no later change in the source at ``read_ms``; else ``read_ms`` is None.
     """
@@ -55,9 +56,12 @@ class Heartbeat:
         at = window.head
         return cls(window.pipeline, state, number, window.server_uuid, at.file, at.position, gtids, read_ms)
 
-    def to_record(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
+    def to_record(self, parked: Sequence[str] | None = None) -> tuple[bytes, bytes]:
+        """Key and value of the record; ``parked`` are the tables whose changes may be missing before the position, None
+        for a pipeline that does not park."""
         value = {**asdict(self), "written_ms": int(time.time() * 1000)}
+        if parked is not None:
+            value["parked"] = list(parked)
         return json.dumps({"pipeline": self.pipeline}).encode(), json.dumps(value).encode()
 
 
@@ -70,8 +74,13 @@ def write_heartbeat(connections: PipelineConnections, heartbeat: Heartbeat) -> N
     if not settings:
         return
     from changefeed.kafka.record_writer import RecordWriter  # loads a producer
+    from changefeed.pipeline.parking import read_parked
 
     ensure_topics(connections.kafka, settings, create=connections.pipeline.topics.create)
+    parks = connections.pipeline.on_table_error == "park"
+    parked = [record.table for record in read_parked(connections)] if parks else None
     topic = heartbeat_topic(connections.pipeline.name)
     with RecordWriter(connections.kafka, topic) as writer:
-        writer.write(dict([heartbeat.to_record()]), f"to write the heartbeat of {heartbeat.pipeline!r} to {topic!r}")
+        writer.write(
+            dict([heartbeat.to_record(parked)]), f"to write the heartbeat of {heartbeat.pipeline!r} to {topic!r}"
+        )

@@ -77,6 +77,12 @@ def describe_lost_log(connections: PipelineConnections, checkpoint: Checkpoint, 
         "first whether kafka.connection leads to the cluster of the last run, and restore the topic from a copy. "
         f"Otherwise `changefeed seek {name} {checkpoint.coordinates} --why ...` begins a new commit log at the "
         "checkpoint: changes that a run published after it, and did not commit, are then published twice."
+        + (
+            " Which tables were parked (`on_table_error: park`) is lost with the log: take snapshots of those that an "
+            "alert named."
+            if connections.pipeline.on_table_error == "park"
+            else ""
+        )
     )
 
 

@@ -19,9 +19,9 @@ from changefeed.model import fault_point
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.open_windows import progress_in_window
+from changefeed.pipeline.open_windows import check_next, progress_in_window
 from changefeed.pipeline.topics import table_topics
-from changefeed.pipeline.windows import last_stable_state
+from changefeed.pipeline.windows import check_not_renamed, last_stable_state
 from changefeed.settings.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
@@ -91,12 +91,15 @@ def park_tables(connections: PipelineConnections, window: Window, error: Termina
 
     Raises ``error``, with the reason, if it is not certain that exactly these changes would be missing: if a part of
     the window is published, if it comes from a failover, or if a snapshot depends on the changes; also if no other
-    table is left. Raises PipelineBusyError if another run began meanwhile.
+    table is left. Raises PipelineBusyError if another run is alive, and StaleCheckpointError or CheckpointError if one
+    published the window meanwhile, or a seek or a rename replaced it.
     """
     pipeline = connections.pipeline
     with connections.lease(brief=True) as lease:
         fence(lease)  # no task of the failed attempt publishes any more
         state = lease.log().read()
+        check_not_renamed(pipeline.name, state)
+        check_next(window, state)
         if why := _find_obstacle(connections, window, state, error.tables):
             error.args = (f"{error} The table is not parked: {why}.", *error.args[1:])
             raise error
@@ -129,6 +132,8 @@ def _find_obstacle(
     known = parked_tables(state)
     if again := [table for table in tables if table in known]:
         return f"{again[0]} is parked already, and the error is still there"
+    if others := [each for each in tables if not connections.pipeline.tables.matches(*each.split(".", 1))]:
+        return f"the pipeline does not capture {others[0]}, and the error is of its rows nevertheless"
     if window.failover is not None:
         return "the window comes from a failover"
     if progress_in_window(window, state.progress):

@@ -236,10 +236,8 @@ def _resume(
     """The start of the new window, after the unfinished ones, its number, and the failover that it comes from."""
     end = Checkpoint.after(left.begun, left.begun.frozen_at_ms) if left.begun else left.end
     if uuid == end.server_uuid:
-        check_same_history(end, uuid, head.coordinates, files)
         last = left.begun or (state.seals[end.window].window if end.window in state.seals else None)
-        if last is not None and last.newest is not None and last.server_uuid == uuid:
-            last.newest.check(file_identity(session.connection, uuid, last.newest.name))
+        check_same_files(end, last, session, uuid, head, files)
         if left.begun is not None and head.gtids:  # the window's own GTID set was read before its head
             end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
         check_same_transactions(end, head, session)
@@ -248,6 +246,16 @@ def _resume(
     # A new number, because the old server's unfinished window has progress with its own number and other coordinates.
     number = max(end.window, state.latest_number) + 1
     return start, number, Failover(end.server_uuid, end.window, end.gtids, str(end.coordinates))
+
+
+def check_same_files(
+    end: Checkpoint, last: Window | None, session: Session, uuid: str, head: source.Head, files: list[BinlogFile]
+) -> None:
+    """Raise BinlogGoneError if the server ``uuid`` does not have the files of the binlog of ``end``; ``last`` is the
+    window that ends there, if it is known."""
+    check_same_history(end, uuid, head.coordinates, files)
+    if last is not None and last.newest is not None and last.server_uuid == uuid:
+        last.newest.check(file_identity(session.connection, uuid, last.newest.name))
 
 
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:

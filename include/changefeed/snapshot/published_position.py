@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from changefeed.errors import PipelineBusyError
@@ -84,10 +85,18 @@ class PublishedPosition:
         return visible[-1] if visible else None
 
 
-def is_covered(state: CommitLogState, server_uuid: str, start: BinlogCoordinates, end: Checkpoint, rules: str) -> bool:
+def is_covered(
+    state: CommitLogState,
+    server_uuid: str,
+    start: BinlogCoordinates,
+    end: Checkpoint,
+    rules: str,
+    tables: Collection[str] = (),
+) -> bool:
     """Whether windows with these ``rules`` (`rules_digest`) published everything between ``start`` and ``end``.
 
-    It is false if a seek skipped a part, if settings changed, or if the commit log does not have a window any more.
+    It is false if a seek skipped a part, if settings changed, if a window left out one of ``tables`` because it was
+    parked, or if the commit log does not have a window any more.
     """
     at = end.coordinates
     for number in sorted(state.seals, reverse=True):
@@ -96,6 +105,8 @@ def is_covered(state: CommitLogState, server_uuid: str, start: BinlogCoordinates
         manifest = state.seals[number]
         window = manifest.window
         if (window.server_uuid, window.head) != (server_uuid, at) or manifest.rules != rules:
+            return False
+        if not set(tables).isdisjoint(manifest.parked):
             return False
         at = window.start
     return at <= start

@@ -273,11 +273,12 @@ class RoundRunner:
         check_begun(claim.state.of(BegunRecord), rules)
         # Their missing changes come later, and would follow newer rows.
         check_none_parked(self.connections.pipeline.name, claim.state, f"snapshot {self.plan.identity!r}", tables)
-        if not is_covered(claim.state, self.announcer.server_uuid, changed.start, position.end, rules_digest(rules)):
+        uuid = self.announcer.server_uuid
+        if not is_covered(claim.state, uuid, changed.start, position.end, rules_digest(rules), tables):
             self._changed = None
             raise NothingPublishedError(
                 f"windows between {changed.start} and {position.end.coordinates} were published with other settings, "
-                "or skipped by a seek: the round is read again"
+                "without a table of the round, which was parked, or skipped by a seek: the round is read again"
             )
         changed.read_to(position.reach)
         self._changing |= changed.tables

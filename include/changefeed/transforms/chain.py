@@ -40,12 +40,18 @@ _WITH_AFTER = np.array([_IMAGES_OF[op][1] for op in OPS])
 _log = logging.getLogger(__name__)
 
 
-class TransformFailed(Exception):
-    """A function raised an exception or returned an invalid change."""
+_OUTAGES = (OSError, MemoryError, ImportError)
+"""Exceptions of a function that say something of the worker or of what it calls (no connection, no space, no package),
+and nothing of the change."""
 
-    def __init__(self, name: str, reason: str) -> None:
+
+class TransformFailed(Exception):
+    """A function raised an exception or returned an invalid change; ``is_outage`` says that the cause is not in the
+    change."""
+
+    def __init__(self, name: str, reason: str, *, is_outage: bool = False) -> None:
         super().__init__(reason)
-        self.name, self.reason = name, reason
+        self.name, self.reason, self.is_outage = name, reason, is_outage
 
     def error(self, change: Change) -> BadRecordError:
         """The error that stops the run; ``change`` is the change before all functions."""
@@ -56,7 +62,7 @@ class TransformFailed(Exception):
             f"'{change.database}.{change.table}' with key {key} (op {change.op}, GTID {change.gtid!r}): {self.reason}. "
             "Nothing of its window is published. Correct the function and run again; or set kafka.on_bad_record: "
             "dead_letter, and such changes go there without their rows."
-        ).of_tables(f"{change.database}.{change.table}")
+        ).of_tables(*([] if self.is_outage else [f"{change.database}.{change.table}"]))
 
 
 Failures = dict[int, TransformFailed]
@@ -158,7 +164,19 @@ class Chain:
 
 def note(failures: Failures, name: str, number: int, error: Exception) -> None:
     """Add to ``failures`` that transform ``name`` failed with ``error`` on change ``number``."""
-    failures.setdefault(number, TransformFailed(name, f"{type(error).__name__}: {error}"))
+    reason = f"{type(error).__name__}: {error}"
+    failures.setdefault(number, TransformFailed(name, reason, is_outage=_is_outage(error)))
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether ``error``, or an exception that it was raised from or while handling, is one of _OUTAGES."""
+    causes: list[BaseException] = []
+    while error not in causes:
+        if isinstance(error, _OUTAGES):
+            return True
+        causes.append(error)
+        error = error.__cause__ or error.__context__ or error
+    return False
 
 
 def _check(made: object, given: Change) -> None:

@@ -50,6 +50,13 @@ def test_committed_window_does_not_claim_that_nothing_is_new() -> None:
     assert (record["file"], record["position"], record["gtids"]) == ("bin.000012", 4077, "5cd0:1-9")
 
 
+def test_heartbeat_of_a_pipeline_that_parks_names_the_tables_whose_changes_are_missing() -> None:
+    beat = Heartbeat.of_committed(MANIFEST)
+    assert "parked" not in json.loads(beat.to_record()[1])
+    assert json.loads(beat.to_record([])[1])["parked"] == []
+    assert json.loads(beat.to_record(["shop.orders"])[1])["parked"] == ["shop.orders"]
+
+
 def test_pipeline_without_heartbeat_opens_no_connection() -> None:
     pipeline = parse_pipeline(YAML.replace("true", "false"), "shop.yaml")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -23,6 +26,9 @@ from changefeed.settings.message_rules import message_rules
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.messages import Failure
+from changefeed.transforms.chain import Chain
+from changefeed.transforms.change import Change, Coordinates
+from changefeed.transforms.loading import Transform
 
 AT = BinlogCoordinates("b.000001", 4)
 WINDOW = Window("shop", 1, "uuid", AT, AT, "", "", 0)
@@ -91,6 +97,35 @@ def test_an_error_keeps_its_tables_on_its_way_from_a_worker() -> None:
         assert Failure.from_json(orjson.loads(orjson.dumps(failure))) == failure
         assert (type(failure.error), failure.error.tables) == (type(error), error.tables)
     assert pickle.loads(pickle.dumps(SchemaError("a").of_tables("t"))).tables == ("t",)
+
+
+def fail_as_lookup(_change: Change) -> Change:
+    try:
+        raise ConnectionRefusedError("no answer")
+    except ConnectionRefusedError as error:
+        raise RuntimeError("the lookup failed") from error
+
+
+def fail_without_memory(_change: Change) -> Change:
+    raise MemoryError
+
+
+def fail_by_value(change: Change) -> Change:
+    raise ValueError(change.after)
+
+
+@pytest.mark.parametrize(
+    ("function", "tables"),
+    [(fail_as_lookup, ()), (fail_without_memory, ()), (fail_by_value, ("shop.orders",))],
+)
+def test_an_outage_of_what_a_function_calls_is_not_an_error_of_its_table(
+    function: Callable[[Change], Change], tables: tuple[str, ...]
+) -> None:
+    change = Change(
+        "c", "shop", "orders", None, {"id": 1}, ("id",), "t", datetime.now(UTC), None, Coordinates("b.000001", 4, 0)
+    )
+    _, failures = Chain([Transform("lookup", function, takes_batches=False)], Counter()).of_change(change)
+    assert failures[0].error(change).tables == tables
 
 
 def test_parking_does_not_shape_messages() -> None:

@@ -110,6 +110,16 @@ def test_range_is_covered_if_all_windows_are_known_and_of_the_same_settings(
     assert is_covered(state, "u", end.coordinates, end, "a")
 
 
+def test_range_is_not_covered_for_a_table_that_a_window_left_out() -> None:
+    """Its changes there may have been given up, so rows that were read before must not rely on them."""
+    left_out = Manifest(window(2, 50, 100), 0, 0, 0, {}, 0, (), rules="a", parked=("shop.orders",))
+    whole = Manifest(window(1, 4, 50), 0, 0, 0, {}, 0, (), rules="a")
+    state = CommitLogState((stored(SealRecord(whole)), stored(SealRecord(left_out))))
+    end = Checkpoint("shop", 2, "u", BinlogCoordinates("bin.000001", 100), "", 0)
+    for tables, covered in ((["shop.items"], True), (["shop.items", "shop.orders"], False)):
+        assert is_covered(state, "u", BinlogCoordinates("bin.000001", 20), end, "a", tables) is covered
+
+
 def test_failover_to_server_without_changes_of_left_out_rows_is_refused() -> None:
     began = plain(tables={"include": ["shop.*"]})
     rules = message_rules(began)
