@@ -73,6 +73,7 @@ def test_only_the_ingest_dag_of_a_bundle_carries_its_yaml(parsed: dict[str, Any]
         dag = parsed["dags"][f"changefeed_ingest__{name}"]
         tasks = {task["__var"]["task_id"]: task["__var"] for task in json.loads(dag["serialized"])["dag"]["tasks"]}
         assert (BUNDLE_TAG in dag["tags"], tasks["plan"].get("doc_yaml")) == (carried is not None, carried)
+        assert tasks["plan"]["doc_md"], "OpenLineage sends this, and without it the YAML"
 
 
 def test_serialized_dag_has_no_path_of_the_bundle_besides_airflows_own(parsed: dict[str, Any]) -> None:

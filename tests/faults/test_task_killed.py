@@ -113,7 +113,9 @@ def test_job_beside_the_windows_ends_with_its_task(
 
 @pytest.mark.extended
 @pytest.mark.parametrize(
-    ("job", "lock"), [("verify", "LOCK TABLES `{name}`.accounts WRITE"), ("replicate", "FLUSH TABLES WITH READ LOCK")]
+    ("job", "lock"),
+    [("verify", "LOCK TABLES `{name}`.accounts WRITE"), ("replicate", "FLUSH TABLES WITH READ LOCK")],
+    ids=["verify", "replicate"],
 )
 def test_job_that_waits_for_a_server_ends_with_its_task(
     feed: Feed, spark_connect: SparkConnectServer, mysql_follower: MysqlServer, tmp_path: Path, job: str, lock: str

@@ -7,11 +7,11 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.replicate_dag import ReplicateOperator
@@ -128,6 +128,72 @@ def test_job_without_spark_stays_on_the_worker(
     replicate = ReplicateOperator(task_id="to", pipeline="shop", follower="copy")
     replicate._job_file, replicate._conf_file = operator._job_file, (tmp_path / "conf").open("w")
     assert not replicate._get_hook().is_elsewhere
+
+
+def on_yarn(operator: IngestOperator, folder: Path, monkeypatch: pytest.MonkeyPatch) -> CleanSparkSubmitHook:
+    set_master(monkeypatch, "yarn", **{"deploy-mode": "cluster"}, **MANAGER)
+    return hook_of(operator, folder)
+
+
+def test_killed_task_ends_the_application_that_it_knows_before_it_asks_yarn(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = on_yarn(operator, tmp_path, monkeypatch)
+    killed: list[str] = []
+    monkeypatch.setattr(hook, "_kill_yarn_application", killed.append)
+    monkeypatch.setattr(hook, "_running_applications", lambda: ["application_1_2"])
+    hook.on_kill()
+    assert killed == ["application_1_2"]
+
+    def refuse() -> list[str]:
+        raise AirflowException("no answer")
+
+    monkeypatch.setattr(hook, "_running_applications", refuse)
+    hook._yarn_application_id = "application_1_1"
+    with pytest.raises(AirflowException, match="no answer"):
+        hook.on_kill()
+    assert killed == ["application_1_2", "application_1_1"]
+
+
+def test_task_that_waits_for_an_earlier_application_keeps_no_passwords(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator._job_file.parent.mkdir()
+    operator._job_file.touch()
+    hook = on_yarn(operator, tmp_path, monkeypatch)
+    seen: list[bool] = []
+    monkeypatch.setattr(hook, "_running_applications", lambda: ["application_1_1"])
+    monkeypatch.setattr(
+        hook, "_start_yarn_application_status_tracking", lambda _: seen.append(operator._job_file.exists())
+    )
+    hook.submit("job.py")
+    assert seen == [False]
+
+
+@pytest.mark.parametrize(("status", "error"), [("2", AirflowFailException), ("255", AirflowException)])
+def test_terminal_error_of_a_driver_on_yarn_is_not_retried(
+    operator: IngestOperator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    error: type[AirflowException],
+) -> None:
+    set_master(monkeypatch, "yarn", **{"deploy-mode": "cluster"}, **MANAGER)
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", "mysql://source")
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_KAFKA_SHOP", json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "b"}})
+    )
+    operator._job_file.parent.mkdir()
+    operator._conf_file = (tmp_path / "conf").open("w")
+
+    def end(*_: object) -> None:
+        raise AirflowException(f"User application exited with status {status}")
+
+    monkeypatch.setattr(CleanSparkSubmitHook, "submit", end)
+    monkeypatch.setattr(operator, "_is_published", lambda: False)
+    with pytest.raises(AirflowException) as raised:
+        operator._run(cast(Any, {"ti": SimpleNamespace(try_number=1)}))
+    assert type(raised.value) is error
 
 
 def test_spark_connect_and_deploy_mode_cluster_exclude_each_other() -> None:

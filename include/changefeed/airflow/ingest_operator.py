@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,7 +36,7 @@ from changefeed.spark.run_as_job import EXIT_TERMINAL
 SOURCE_ROOT = Path(__file__).parents[2]
 """The folder from which the package is imported: `include/` of a checkout, or the folder of an installed wheel."""
 
-_TERMINAL_DRIVER = f"User application exited with status {EXIT_TERMINAL}"
+_TERMINAL_DRIVER = re.compile(rf"User application exited with status {EXIT_TERMINAL}\b")
 """In YARN's reason for the end of an application."""
 
 
@@ -130,7 +131,7 @@ class JobOperator(SparkSubmitOperator):
             if hook.is_elsewhere and self._is_published():
                 self.log.warning("all windows of the run are sealed, so the task is done, in spite of: %s", error)
                 return None
-            if hook.exit_code == EXIT_TERMINAL or _TERMINAL_DRIVER in str(error):
+            if hook.exit_code == EXIT_TERMINAL or _TERMINAL_DRIVER.search(str(error)):
                 raise AirflowFailException(
                     f"the error is terminal, so the task is not retried; see the log above: {error}"
                 ) from error

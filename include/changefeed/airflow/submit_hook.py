@@ -126,6 +126,7 @@ class CleanSparkSubmitHook(SparkSubmitHook):
                     raise
         else:
             self.log.info("application %s of an earlier attempt still runs: waiting", self._yarn_application_id)
+            self._delete_job_file()
         if self._yarn_application_id is None:
             raise AirflowException("expected spark-submit to report the id of an application on YARN, found none")
         try:
@@ -157,9 +158,13 @@ class CleanSparkSubmitHook(SparkSubmitHook):
     def _watch_submission(self, lines: Iterable[str]) -> Iterator[str]:
         """Delete the job's file when YARN has it."""
         for line in lines:
-            if "Submitted application" in line and self._job_file is not None:
-                self._job_file.unlink(missing_ok=True)
+            if "Submitted application" in line:
+                self._delete_job_file()
             yield line
+
+    def _delete_job_file(self) -> None:
+        if self._job_file is not None:
+            self._job_file.unlink(missing_ok=True)
 
     def on_kill(self) -> None:
         """End the job: spark-submit deletes its files with rows, and the driver, which watches it, returns its claim.
@@ -168,6 +173,9 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         """
         if self._submit_sp:
             self._submit_sp.terminate()
+        if self._yarn_application_id:  # before the list, which YARN may not return in time
+            self._kill_yarn_application(self._yarn_application_id)
+        if self._submit_sp:
             with suppress(TimeoutExpired):
                 self._submit_sp.wait(KILL_SECONDS)
         if self.is_elsewhere:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from changefeed.errors import BinlogGoneError, CheckpointError, SettingsError
+from changefeed.errors import AccountingError, BinlogGoneError, CheckpointError, SettingsError
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import ParkedRecord
@@ -112,6 +112,7 @@ def _unpark(spark: SparkTarget | None, connections: PipelineConnections, table: 
                 f"give its changes up with `changefeed unpark {name} --tables {table} --skip-changes`."
             )
         elif record.at != str(end.coordinates):
+            check_left_out(name, record, state)
             _check_there(connections, record, end, state)
         while not why and spark is not None and record.at != str(end.coordinates):
             manifest = _publish(spark, connections, record, end)
@@ -124,6 +125,21 @@ def _unpark(spark: SparkTarget | None, connections: PipelineConnections, table: 
         _forget_ended(connections, lease)
     fault_point.reach("after_unpark")
     return Unparked(table, start, str(end.coordinates), rows, messages, why)
+
+
+def check_left_out(name: str, record: ParkedRecord, state: CommitLogState) -> None:
+    """Raise AccountingError if a window after ``record`` has changes of its table: then an older version of changefeed,
+    which does not know parked tables, has published it."""
+    for number, manifest in state.seals.items():
+        window = manifest.window
+        is_after = window.server_uuid == record.source and window.start >= BinlogCoordinates.parse(record.at)
+        if is_after and record.table not in manifest.parked:
+            raise AccountingError(
+                f"{record.table} is parked from {record.at} on, and window {number}, from {window.start}, did not "
+                "leave it out: an older version of changefeed, which does not know parked tables, published it. "
+                "Nothing was published, as changes would be published twice. Give the missing ones up with "
+                f"`changefeed unpark {name} --tables {record.table} --skip-changes`, and take a snapshot of the table."
+            )
 
 
 def _identity(name: str, record: ParkedRecord) -> str:

@@ -11,7 +11,8 @@ import logging
 import time
 from collections.abc import Collection
 
-from changefeed.errors import AccountingError, SettingsError, TerminalError
+from changefeed.ddl.names import TableName
+from changefeed.errors import AccountingError, SchemaError, SettingsError, TerminalError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import DependencyRecord, ParkedRecord
 from changefeed.kafka.fencing import fence
@@ -23,6 +24,8 @@ from changefeed.pipeline.open_windows import check_next, progress_in_window
 from changefeed.pipeline.topics import table_topics
 from changefeed.pipeline.windows import check_not_renamed, last_stable_state
 from changefeed.settings.pipeline import Pipeline
+from changefeed.source.mysql import source
+from changefeed.source.mysql.preflight import unreadable
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +103,7 @@ def park_tables(connections: PipelineConnections, window: Window, error: Termina
         state = lease.log().read()
         check_not_renamed(pipeline.name, state)
         check_next(window, state)
-        if why := _find_obstacle(connections, window, state, error.tables):
+        if why := _find_obstacle(connections, window, state, error):
             error.args = (f"{error} The table is not parked: {why}.", *error.args[1:])
             raise error
         now = int(time.time() * 1000)
@@ -126,10 +129,10 @@ def park_tables(connections: PipelineConnections, window: Window, error: Termina
 
 
 def _find_obstacle(
-    connections: PipelineConnections, window: Window, state: CommitLogState, tables: Collection[str]
+    connections: PipelineConnections, window: Window, state: CommitLogState, error: TerminalError
 ) -> str:
-    """Why ``tables`` cannot be parked from the start of ``window`` on; '' if they can."""
-    known = parked_tables(state)
+    """Why the tables of ``error`` cannot be parked from the start of ``window`` on; '' if they can."""
+    known, tables = parked_tables(state), error.tables
     if again := [table for table in tables if table in known]:
         return f"{again[0]} is parked already, and the error is still there"
     if others := [each for each in tables if not connections.pipeline.tables.matches(*each.split(".", 1))]:
@@ -144,6 +147,10 @@ def _find_obstacle(
             return f"snapshot {dependency.snapshot!r} depends on its changes up to {dependency.until}"
     with connections.session_on(window.server_uuid) as session:
         captured = {f"{database}.{table}" for database, table in table_topics(connections.pipeline, session)}
+        if isinstance(error, SchemaError) and not source.logs_column_names(session):
+            names = [TableName(*table.split(".", 1)) for table in tables]
+            if denied := unreadable(session, names):  # a right that is taken away is no error of the table
+                return next(iter(denied.values()))
     if not captured - known.keys() - set(tables):
         return "the pipeline has no other table"
     return ""

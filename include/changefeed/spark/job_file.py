@@ -68,13 +68,14 @@ def read_job_file(file: str) -> Any:
     Raises SettingsError if another version of changefeed wrote it.
     """
     path = Path(file)
-    job = JobFile(**json.loads(path.read_text()))
-    if job.version != __version__:
+    values = json.loads(path.read_text())
+    _discard(path)
+    if (version := values.get("version", __version__)) != __version__:  # before its other values, which may differ
         raise SettingsError(
-            f"expected changefeed {job.version}, which submitted this job, on the driver's machine, found "
+            f"expected changefeed {version}, which submitted this job, on the driver's machine, found "
             f"{__version__}. Nothing was published. Install the same version there"
         )
-    _discard(path)
+    job = JobFile(**values)
     for name, text in job.files.items():
         target = path.parent / name
         target.parent.mkdir(mode=0o700, exist_ok=True)

@@ -331,6 +331,7 @@ def rows_of_tasks(
     """
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        discard_job_file()  # not each executor gets a task that warms it up
         for batch in batches:
             for number in batch["id"].to_pylist():
                 yield from stage(tasks[number])

@@ -165,10 +165,10 @@ class Chain:
 def note(failures: Failures, name: str, number: int, error: Exception) -> None:
     """Add to ``failures`` that transform ``name`` failed with ``error`` on change ``number``."""
     reason = f"{type(error).__name__}: {error}"
-    failures.setdefault(number, TransformFailed(name, reason, is_outage=_is_outage(error)))
+    failures.setdefault(number, TransformFailed(name, reason, is_outage=is_outage(error)))
 
 
-def _is_outage(error: BaseException) -> bool:
+def is_outage(error: BaseException) -> bool:
     """Whether ``error``, or an exception that it was raised from or while handling, is one of _OUTAGES."""
     causes: list[BaseException] = []
     while error not in causes:

@@ -41,7 +41,7 @@ from changefeed.native.memory import Bytes, Words
 from changefeed.records.block import Arrays
 from changefeed.transforms.added_members import AddedMembers
 from changefeed.transforms.arrow_changes import MEMBERS, ArrowChanges, Changes, ObjectChanges, members_of
-from changefeed.transforms.chain import Failures, TransformFailed
+from changefeed.transforms.chain import Failures, TransformFailed, is_outage
 from changefeed.transforms.column_rows import HEADER, put_column_rows
 from changefeed.transforms.masked_values import text_to_hash
 from changefeed.transforms.plain_rows import PlainRows
@@ -417,7 +417,7 @@ class _Fails:
     def note(self, number: int, error: Exception) -> None:
         """Report a failure of the change of row ``number``."""
         reason = f"what it returned cannot be written: {type(error).__name__}: {error}"
-        self._failures.setdefault(number, TransformFailed(self._name, reason))
+        self._failures.setdefault(number, TransformFailed(self._name, reason, is_outage=is_outage(error)))
 
     def note_row(self, group: _Group, row: int, error: Exception) -> None:
         """Report a failure of change number ``row`` of a group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,11 +16,12 @@ from any_topics import AnyTopics
 
 from changefeed.errors import AccountingError, CompatibilityError, SchemaError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import LogEntry, ParkedRecord
+from changefeed.kafka.commit_log.records import LogEntry, ParkedRecord, SealRecord
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest
 from changefeed.model.window import Window
-from changefeed.operations.unpark import pipeline_of
+from changefeed.operations.unpark import check_left_out, pipeline_of
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.parking import check_none_parked, check_same_parked, left_out_tables, parked_tables
 from changefeed.settings.message_rules import message_rules
@@ -126,6 +128,23 @@ def test_an_outage_of_what_a_function_calls_is_not_an_error_of_its_table(
     )
     _, failures = Chain([Transform("lookup", function, takes_batches=False)], Counter()).of_change(change)
     assert failures[0].error(change).tables == tables
+
+
+@pytest.mark.parametrize(
+    ("number", "start", "parked", "is_older"),
+    [(1, 100, (), True), (1, 100, ("shop.orders",), False), (1, 50, (), False)],
+)
+def test_changes_that_an_older_version_published_are_not_published_again(
+    number: int, start: int, parked: tuple[str, ...], is_older: bool
+) -> None:
+    window = replace(WINDOW, number=number, start=replace(AT, position=start), head=replace(AT, position=200))
+    entry = SealRecord(Manifest(window, 0, 0, 0, {}, 0, (), parked=parked))
+    log = KafkaRecord("log", 0, 0, entry.key("shop"), entry.value(), (), 0, stamped_by_broker=True)
+    made = LogEntry.of(log)
+    assert made is not None
+    record = replace(RECORD, at="b.000001:100")
+    with pytest.raises(AccountingError, match="older version") if is_older else nullcontext():
+        check_left_out("shop", record, CommitLogState((made,)))
 
 
 def test_parking_does_not_shape_messages() -> None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from changefeed import __version__
+from changefeed.airflow.ingest_operator import jobs_folder
 from changefeed.errors import SettingsError
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import load_site
 from changefeed.spark.job_file import JOB_FILE, JobFile, discard_job_file, read_job_file
+from changefeed.spark.target import rows_of_tasks
 
 YAML = """\
 name: shop
@@ -97,10 +103,24 @@ def test_executor_deletes_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not list(tmp_path.iterdir())
 
 
+def test_executor_without_a_warm_up_deletes_its_copy_before_its_first_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    JobFile(None, {}, VARIABLES).write(tmp_path)
+    frame = SimpleNamespace(mapInArrow=lambda of_task, _: of_task)
+    of_task: Any = rows_of_tasks(cast(Any, SimpleNamespace(range=lambda *_: frame)), [0], lambda _: [], "id long")
+    assert list(of_task([pa.record_batch({"id": [0]})])) == []
+    assert not list(tmp_path.iterdir())
+
+
 def test_file_of_another_version_is_refused_and_one_without_files_changes_nothing(tmp_path: Path) -> None:
     JobFile({}, version="0.0.1").write(tmp_path)
+    values = json.loads((tmp_path / JOB_FILE).read_text())
+    (tmp_path / JOB_FILE).write_text(json.dumps({**values, "of_another_version": 1}))
     with pytest.raises(SettingsError, match=rf"expected changefeed 0\.0\.1.*found {__version__}"):
         read_job_file(str(tmp_path / JOB_FILE))
+    assert not (tmp_path / JOB_FILE).exists(), "its passwords do not stay, whoever wrote it"
     before = dict(os.environ)
     (tmp_path / "plan.json").write_text(json.dumps({"plan": [1]}))
     assert read_job_file(str(tmp_path / "plan.json")) == [1]
@@ -109,3 +129,10 @@ def test_file_of_another_version_is_refused_and_one_without_files_changes_nothin
 
 def test_secrets_are_in_no_repr() -> None:
     assert "secret" not in repr(JobFile(None, {"shop.yaml": "secret"}, VARIABLES))
+
+
+@pytest.mark.parametrize("job", sorted(jobs_folder().glob("*.py")), ids=lambda path: path.stem)
+def test_each_job_takes_its_file_first(job: Path) -> None:
+    values = runpy.run_path(str(job))
+    assert values["ARGUMENTS"]._get_positional_actions()[0].dest == "job"
+    assert "read_job_file" in values
