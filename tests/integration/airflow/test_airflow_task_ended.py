@@ -190,7 +190,8 @@ def test_job_ends_when_its_supervisor_is_killed_and_the_retry_publishes(ended: H
 
 
 def test_one_job_publishes_after_the_scheduler_was_killed_and_restarted(ended: HeldPipeline) -> None:
-    """The new scheduler does not know the task that still runs, so it starts another attempt."""
+    """The new scheduler does not know the task that still runs. When the old scheduler has been silent for 30 seconds,
+    it starts another attempt."""
     run_id, driver = ended.hold()
     (scheduler,) = [parent for parent in driver.parents() if parent.pid in ended.site.airflow.pids]
     workers = scheduler.children()  # without a scheduler they wait for ever
