@@ -27,7 +27,7 @@ from devstack.mysql import MysqlServer
 from devstack.process import run_server
 from devstack.schema_registry import SchemaRegistry
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 FUNCTION = """\
 from pathlib import Path

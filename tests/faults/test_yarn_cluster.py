@@ -33,7 +33,7 @@ from devstack.process import run_server
 from devstack.spark_cluster import spark_home
 from devstack.yarn import YarnCluster
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1800)]
 
 OPERATOR = """\
 import json, signal, sys
@@ -157,7 +157,7 @@ def tasks(feed: Feed, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> Tas
     return Tasks(feed, yarn)
 
 
-def wait(run: Run, condition: Callable[[], object], seconds: float = 240) -> None:
+def wait(run: Run, condition: Callable[[], object], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, run.text()[-4000:]
@@ -186,7 +186,7 @@ def files_with(secret: str, folder: Path) -> list[Path]:
 
 def test_killed_task_finds_its_application_again_and_secrets_are_in_one_private_file(tasks: Tasks) -> None:
     first = tasks.begin()
-    assert first.wait_until_held(240), first.text()[-4000:]
+    assert first.wait_until_held(600), first.text()[-4000:]
 
     containers = tasks.containers()
     assert {"java", "python"} <= {process.name().rstrip("0123456789.") for process in containers}
@@ -217,7 +217,7 @@ def test_killed_task_finds_its_application_again_and_secrets_are_in_one_private_
 
 def test_killed_driver_repeats_nothing_and_loses_nothing(tasks: Tasks) -> None:
     run = tasks.begin()
-    assert run.wait_until_held(240), run.text()[-4000:]
+    assert run.wait_until_held(600), run.text()[-4000:]
     (driver,) = (each for each in tasks.containers() if "ApplicationMaster" in str(each.cmdline()) and is_java(each))
     driver.kill()
     assert release(tasks, run) == 1, run.text()[-4000:]

@@ -32,7 +32,7 @@ def transform(change, version):
     return change
 """
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1800)]
 
 
 @dataclass
@@ -124,7 +124,7 @@ def texts(airflow: Site) -> list[str]:
 def test_run_uses_the_version_of_its_plan_and_the_next_run_the_next_version(gitted: tuple[Site, Repository]) -> None:
     """One test, because Airflow takes long to start."""
     airflow, repository = gitted
-    first = wait_until(lambda: known_version(airflow), f"Airflow knows {INGEST}", 120)
+    first = wait_until(lambda: known_version(airflow), f"Airflow knows {INGEST}", 400)
     set_gate(airflow, 1)
     assert airflow.run(INGEST)["ingest"] == "skipped"
 
@@ -132,9 +132,9 @@ def test_run_uses_the_version_of_its_plan_and_the_next_run_the_next_version(gitt
     airflow.mysql.execute("INSERT INTO gitted.t (text) VALUES ('a')")
     run_id = airflow.trigger(INGEST)
     plan = f"/api/v2/dags/{INGEST}/dagRuns/{run_id}/taskInstances/plan"
-    wait_until(lambda: get(airflow, plan)["state"] == "success", "the run is planned", 120)
+    wait_until(lambda: get(airflow, plan)["state"] == "success", "the run is planned", 400)
     second = repository.commit(2)
-    wait_until(lambda: known_version(airflow) == second, "Airflow has version 2", 120)
+    wait_until(lambda: known_version(airflow) == second, "Airflow has version 2", 400)
     assert texts(airflow) == []
     set_gate(airflow, 1)
     assert airflow.wait_for_run(INGEST, run_id)[""] == "success", airflow.log(INGEST, "ingest", run_id)
