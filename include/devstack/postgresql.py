@@ -116,6 +116,8 @@ class PostgresqlServer:
             command = self._command("postgres", "-D", str(self._data), "-p", str(self.port))
             command += ["-c", f"listen_addresses={LOCALHOST}", "-c", "unix_socket_directories=", "-c", "fsync=off"]
             command += ["-c", "shared_buffers=32MB", "-c", "timezone=UTC", "-c", "jit=off"]
+            # Workers of a killed scheduler keep its connection open, and with it the locks of its transaction.
+            command += ["-c", "idle_in_transaction_session_timeout=30s"]
             self._process.start(command, env=_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
 
