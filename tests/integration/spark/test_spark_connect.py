@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from integration.airflow.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed
+from integration.airflow.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed, receivers
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
 from changefeed.errors import SettingsError
@@ -23,7 +23,7 @@ from devstack.mysql import MysqlServer
 from devstack.port import free_port
 from devstack.spark_connect import SparkConnectServer
 
-__all__ = ["feed"]
+__all__ = ["feed", "receivers"]
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
