@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from finished import encoder, finished, messages_of
+from encode_batches import encode_batches, encoder, messages_of
 from integration.binlog.test_slices import fresh_file
 from integration.topic_rows import select_rows, topic_rows
 
@@ -54,7 +54,7 @@ class Decoded:
         blocks.sort(key=lambda block: (block.topic, block.partition, block.slice, block.number))
         chain = FilterChain(self.transaction_outcomes.filters, encoder())
         self.messages = [
-            (batch.topic, message) for batch in chain.rest(finished(blocks)) for message in messages_of([batch])
+            (batch.topic, message) for batch in chain.rest(encode_batches(blocks)) for message in messages_of([batch])
         ]
         for topic in {topic for topic, _ in self.messages}:
             order = [(m.position, m.sequence) for t, m in self.messages if t == topic]

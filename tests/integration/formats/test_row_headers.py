@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from finished import encoder, finished
+from encode_batches import encode_batches, encoder
 from integration.binlog_of import Binlog, binlog_of
 from integration.kafka_pipeline import Pipeline
 
@@ -259,9 +259,9 @@ def test_librdkafka_reads_headers_of_complete_and_filtered_batches(
     binlog = binlog_of(full_mysql_server, unique_name, *CHANGES)
     messages = binlog.messages(ALL)
     (block,) = (replace(block, topic=pipeline.topic) for block in binlog.blocks(ALL))
-    cut = list(FilterChain([_FirstRows()], encoder()).rest(finished([replace(block, partition=1)])))
+    cut = list(FilterChain([_FirstRows()], encoder()).rest(encode_batches([replace(block, partition=1)])))
     with pipeline.publisher() as publisher:
-        publisher.publish([*finished([block]), *cut])
+        publisher.publish([*encode_batches([block]), *cut])
     for partition, expected in ((0, messages), (1, messages[2:])):
         assert _headers(pipeline, partition, len(expected)) == [
             [("changefeed.id", each.event_id), ("changefeed.gtid", each.gtid), *each.headers] for each in expected
