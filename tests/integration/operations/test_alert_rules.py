@@ -25,6 +25,7 @@ HEALTHY = {
     'changefeed_lag_seconds{pipeline="shop"}': "0",
     'changefeed_retention_headroom_seconds{pipeline="shop"}': "86400",
     'changefeed_committed_at_seconds{pipeline="shop"}': "0+60",
+    'changefeed_parked_tables{pipeline="shop"}': "0",
     'changefeed_recent_dead_letters{pipeline="shop"}': "0",
     'changefeed_differing_rows{pipeline="shop",server="source"}': "0",
     "changefeed_freshness_checked_at_seconds{}": "0+60",
@@ -51,6 +52,7 @@ CASES: dict[str, tuple[Mapping[str, str | None], set[str]]] = {
     "paused without changes": ({"paused": "1"}, set()),
     "never checked": ({"freshness_checked_at_seconds": None}, {"ChangefeedNotChecked"}),
     "no longer checked": ({"freshness_checked_at_seconds": "60"}, {"ChangefeedNotChecked"}),
+    "a parked table": ({"parked_tables": "1"}, {"ChangefeedTableParked"}),
     "dead letters": ({"recent_dead_letters": "2"}, {"ChangefeedDeadLetters"}),
     "differing rows": ({"differing_rows": "3"}, {"ChangefeedRowsDiffer"}),
 }
