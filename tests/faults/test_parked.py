@@ -300,6 +300,8 @@ def test_a_window_that_another_run_published_meanwhile_parks_no_table(feed: Feed
     after = replace(latest, number=latest.number + 1, start=latest.head)
     with pytest.raises(BadRecordError, match="does not capture"):
         park_tables(connections, after, BadRecordError("it failed").of_tables("other.table"))
+    with pytest.raises(BadRecordError, match="has a dot"):  # it may be table `a.b` or table `b` of database `….a`
+        park_tables(connections, after, BadRecordError("it failed").of_tables(f"{feed.name}.a.b"))
     assert parked(feed) == []
 
 

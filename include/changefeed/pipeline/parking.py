@@ -133,6 +133,8 @@ def _find_obstacle(
 ) -> str:
     """Why the tables of ``error`` cannot be parked from the start of ``window`` on; '' if they can."""
     known, tables = parked_tables(state), error.tables
+    if dotted := [each for each in tables if each.count(".") > 1]:  # such a text may be that of two tables
+        return f"the name of database or table has a dot: {dotted[0]}"
     if again := [table for table in tables if table in known]:
         return f"{again[0]} is parked already, and the error is still there"
     if others := [each for each in tables if not connections.pipeline.tables.matches(*each.split(".", 1))]:
