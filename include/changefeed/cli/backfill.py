@@ -12,8 +12,8 @@ import typer
 from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, table
 from changefeed.cli.request_options import add_options
 from changefeed.errors import SettingsError
+from changefeed.model.iso_time import is_time
 from changefeed.model.run_identity import backfill_identity
-from changefeed.model.seek import is_time
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest, backfill_pipeline
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import orjson
 
@@ -24,6 +23,7 @@ from changefeed.formats.options import Option, Options, text
 from changefeed.formats.reader import Envelope, RecordReader, SchemaText, payload
 from changefeed.formats.style import Style
 from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
+from changefeed.model.iso_time import utc_text
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
 from changefeed.records.block import Header
@@ -193,7 +193,7 @@ class CloudEventsFormat:
                 "source": self.source,
                 "type": f"{self.type}.{kind}",
                 **({"subject": subject} if subject else {}),
-                "time": datetime.fromtimestamp(statement.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "time": utc_text(statement.ts_seconds),
                 "datacontenttype": "application/json",
                 "data": orjson.Fragment(data),
             }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 import orjson
 
@@ -13,6 +12,7 @@ from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import JSON, Notation, slot_number, slot_text
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, ChangeKind, Op, Slot, Template
 from changefeed.model.coordinates import sequence_number
+from changefeed.model.iso_time import utc_text
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.records.block import Header, Step
 
@@ -254,7 +254,7 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
             step = f"/{change.step:d}" if change.step else ""
             return f"{change.server_uuid}/{change.file}:{change.position}/{change.row}{part}{step}".encode()
         case Slot.TIME:
-            return datetime.fromtimestamp(change.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
+            return utc_text(change.ts_seconds).encode()
         case Slot.QUERY:
             return slot_text(notation, slot, change.query) if change.query is not None else None
         case Slot.XID_TEXT:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from changefeed.errors import BinlogGoneError
+from changefeed.model.iso_time import utc_text
 
 
 @dataclass(frozen=True)
@@ -37,5 +37,4 @@ class FileIdentity:
         return asdict(self)
 
     def __str__(self) -> str:
-        begun = datetime.fromtimestamp(self.begun_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"{self.name!r} begun at {begun} by server_id {self.server_id}"
+        return f"{self.name!r} begun at {utc_text(self.begun_seconds)} by server_id {self.server_id}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
+from changefeed.model.iso_time import is_time, seconds_of
 
 Kind = Literal["earliest", "latest", "coordinates", "gtids", "time"]
 
@@ -45,24 +45,6 @@ def _unknown(text: str) -> SeekTarget:
         f"{text[:200]!r} is not where a pipeline can seek to: expected earliest, latest, FILE:POSITION "
         "(binlog.000012:4077), a GTID set (3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42), or a time (2026-01-31T12:00:00Z)"
     )
-
-
-def seconds_of(text: str) -> int:
-    """The Unix time of an ISO 8601 time. A time without an offset is UTC. Raises SettingsError for other text."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(f"{text!r} is no time: expected ISO 8601, as in 2026-01-31T12:00:00Z") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-
-
-def is_time(text: str) -> bool:
-    """Whether `seconds_of` can read ``text``."""
-    try:
-        seconds_of(text)
-    except SettingsError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from changefeed.errors import AccountingError, BinlogGoneError, SettingsError
 from changefeed.kafka.fencing import fence
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
+from changefeed.model.iso_time import seconds_of
 from changefeed.model.manifest import Manifest
 from changefeed.model.run_identity import backfill_identity
-from changefeed.model.seek import seconds_of
 from changefeed.model.window import BinlogFile, Slice, Window, bytes_between, slices_between
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.old_identities import forget_older

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from changefeed.binlog.events.gtids import GtidRuns
@@ -19,6 +18,7 @@ from changefeed.binlog.search.boundaries import boundaries
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
+from changefeed.model.iso_time import utc_text
 from changefeed.model.window import BinlogFile
 
 
@@ -289,9 +289,9 @@ class Finder:
         begun = self._begun(files[0].name)
         if begun > ts_seconds:
             raise BinlogGoneError(
-                f"the oldest binlog file, {files[0].name}, begins at {_utc(begun)}, after {_utc(ts_seconds)}: the "
-                f"changes in between were purged. Existing files: {files[0].name} to {files[-1].name}. Choose a time "
-                f"from {_utc(begun)} on."
+                f"the oldest binlog file, {files[0].name}, begins at {utc_text(begun)}, after {utc_text(ts_seconds)}: "
+                f"the changes in between were purged. Existing files: {files[0].name} to {files[-1].name}. Choose a "
+                f"time from {utc_text(begun)} on."
             )
         chosen = files[0]
         for file in reversed(files[1:]):
@@ -417,8 +417,3 @@ class Finder:
 def _point(file_range: FileRange, index: int) -> ResumePoint:
     coordinates = BinlogCoordinates(file_range.file, int(file_range.positions[index]))
     return ResumePoint(coordinates, file_range.gtids_before(index))
-
-
-def _utc(ts_seconds: int) -> str:
-    """A Unix time as an ISO 8601 time, as a user writes it in a request."""
-    return datetime.fromtimestamp(ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from changefeed.errors import SettingsError
-from changefeed.model.seek import seconds_of
+from changefeed.model.iso_time import seconds_of
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.requests.request import (

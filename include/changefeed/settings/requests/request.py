@@ -18,7 +18,8 @@ from pydantic import (
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.model.coordinates import COORDINATES_PATTERN, FILE_PATTERN, FIRST_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
-from changefeed.model.seek import SeekTarget, seconds_of
+from changefeed.model.iso_time import seconds_of
+from changefeed.model.seek import SeekTarget
 from changefeed.model.user_pattern import LONGEST, MOST
 from changefeed.settings.section import Section
 from changefeed.settings.table_pattern import TablePattern, check_pattern_count
