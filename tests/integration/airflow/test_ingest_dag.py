@@ -311,6 +311,7 @@ def check_samples(feed: Feed, samples: list[Sample], prefix: str) -> None:
     assert {sample.tags["phase"] for sample in by_name["window_seconds"]} >= {"prepare", "ingest", "commit"}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("receivers", [("statsd", "lineage")], indirect=True)
 def test_statsd_gets_metrics_and_openlineage_the_datasets_of_a_run(
     feed: Feed, spark_connect: SparkConnectServer, statsd: StatsdReceiver, lineage: LineageFile
