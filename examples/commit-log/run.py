@@ -13,9 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -23,10 +22,9 @@ sys.path.insert(0, str(HERE.parents[1] / "include"))
 
 from kafka import KafkaConsumer, TopicPartition  # noqa: E402
 
+from devstack.example_servers import example_servers  # noqa: E402
 from devstack.identity import ProcessId, family  # noqa: E402
-from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import run_server  # noqa: E402
 from devstack.record_page import decode_field, record_page  # noqa: E402
 
 EVENTS, COMMIT_LOG = "orders", "changefeed.orders.commits"
@@ -122,41 +120,36 @@ def insert_three(mysql: MysqlServer) -> None:
     mysql.execute(insert)
 
 
+def serve_records(bootstrap: str) -> None:
+    """Serve a page with the topics until Ctrl-C."""
+    with record_page(bootstrap) as page:
+        print(f"Topics and records: {page} (commit log: {page}topics/{COMMIT_LOG}). To stop, press Ctrl-C", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopped")
+
+
 def main() -> None:
     """Run the example."""
-    with TemporaryDirectory(prefix="changefeed-") as folder, ExitStack() as servers:
-        owner, data = ProcessId.own(), Path(folder)
-        mysql = servers.enter_context(run_server(MysqlServer(data / "mysql", owner=owner, quick=True)))
-        kafka = servers.enter_context(run_server(KafkaBroker(data / "kafka", owner=owner, quick=True)))
-        os.environ |= {
-            "CHANGEFEED_PIPELINES": str(HERE / "pipelines"),
-            "AIRFLOW_CONN_MYSQL": mysql.root_url,
-            "AIRFLOW_CONN_KAFKA": f"kafka://{kafka.bootstrap}",
-            "AIRFLOW_CONN_STATE": f"sqlite:///{data / 'state.db'}",
-        }
+    with example_servers(HERE) as servers:
+        mysql, bootstrap = servers.mysql, servers.kafka.bootstrap
         mysql.execute(
             "CREATE DATABASE shop",
             "CREATE TABLE shop.orders (id INT PRIMARY KEY AUTO_INCREMENT, item VARCHAR(20))",
         )
         for stage in STAGES:
             insert_three(mysql)
-            publish_until_stage(stage, data / "fault")
-            show_last_offset(kafka.bootstrap)
-            show_counts(kafka.bootstrap, mysql, complete=False)
+            publish_until_stage(stage, servers.folder / "fault")
+            show_last_offset(bootstrap)
+            show_counts(bootstrap, mysql, complete=False)
         insert_three(mysql)
         publish_until_random_kill()
         publish()
-        show_last_offset(kafka.bootstrap)
-        show_counts(kafka.bootstrap, mysql, complete=True)
+        show_last_offset(bootstrap)
+        show_counts(bootstrap, mysql, complete=True)
         if "--stay" in sys.argv[1:]:
-            page = servers.enter_context(record_page(kafka.bootstrap))
-            print(
-                f"Topics and records: {page} (commit log: {page}topics/{COMMIT_LOG}). To stop, press Ctrl-C", flush=True
-            )
-            try:
-                signal.pause()
-            except KeyboardInterrupt:
-                print("stopped")
+            serve_records(bootstrap)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,13 @@ It starts MySQL and Kafka in a temporary folder, and stops them at the end.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -26,10 +24,8 @@ from changefeed.binlog.events.framing import EventType  # noqa: E402
 from changefeed.model.connection import MysqlConnection  # noqa: E402
 from changefeed.source.mysql.dump import DumpStream  # noqa: E402
 from changefeed.source.mysql.session import Session  # noqa: E402
-from devstack.identity import ProcessId  # noqa: E402
-from devstack.kafka import KafkaBroker  # noqa: E402
+from devstack.example_servers import example_servers  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import run_server  # noqa: E402
 
 PARTITIONS = "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (1000), PARTITION p1 VALUES LESS THAN MAXVALUE)"
 ORDERS = [
@@ -163,16 +159,8 @@ def read_items(mysql: MysqlServer) -> None:
 
 def main() -> None:
     """Run the example."""
-    with TemporaryDirectory(prefix="changefeed-") as folder, ExitStack() as servers:
-        owner, data = ProcessId.own(), Path(folder)
-        mysql = servers.enter_context(run_server(MysqlServer(data / "mysql", owner=owner, quick=True)))
-        kafka = servers.enter_context(run_server(KafkaBroker(data / "kafka", owner=owner, quick=True)))
-        os.environ |= {
-            "CHANGEFEED_PIPELINES": str(HERE / "pipelines"),
-            "AIRFLOW_CONN_MYSQL": mysql.root_url,
-            "AIRFLOW_CONN_KAFKA": f"kafka://{kafka.bootstrap}",
-            "AIRFLOW_CONN_STATE": f"sqlite:///{data / 'state.db'}",
-        }
+    with example_servers(HERE) as servers:
+        mysql = servers.mysql
         mysql.execute("CREATE DATABASE shop")
         read_orders(mysql)
         change_frozen_schema(mysql)

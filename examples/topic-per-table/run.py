@@ -5,20 +5,14 @@ It starts MySQL and Kafka in a temporary folder, and stops them at the end.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "include"))
 
-from devstack.identity import ProcessId  # noqa: E402
-from devstack.kafka import KafkaBroker  # noqa: E402
-from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import run_server  # noqa: E402
+from devstack.example_servers import example_servers  # noqa: E402
 
 TABLES = ("paymentA", "paymentB", "paymentC")
 STATEMENTS = [
@@ -48,21 +42,12 @@ def run(*command: str) -> None:
 
 def main() -> None:
     """Run the example."""
-    with TemporaryDirectory(prefix="changefeed-") as folder, ExitStack() as servers:
-        owner, data = ProcessId.own(), Path(folder)
-        mysql = servers.enter_context(run_server(MysqlServer(data / "mysql", owner=owner, quick=True)))
-        kafka = servers.enter_context(run_server(KafkaBroker(data / "kafka", owner=owner, quick=True)))
-        os.environ |= {
-            "CHANGEFEED_PIPELINES": str(HERE / "pipelines"),
-            "AIRFLOW_CONN_MYSQL": f"{mysql.root_url}/mysql",
-            "AIRFLOW_CONN_KAFKA": f"kafka://{kafka.bootstrap}",
-            "AIRFLOW_CONN_STATE": f"sqlite:///{data / 'state.db'}",
-        }
+    with example_servers(HERE, database="mysql") as servers:
         for statement in STATEMENTS:
             print(f"mysql> {statement};")
-        mysql.execute(*STATEMENTS, database="mysql")
+        servers.mysql.execute(*STATEMENTS, database="mysql")
         run("changefeed", "run", "payments")
-        run("python", str(HERE / "consume.py"), kafka.bootstrap, *(f"mysql_{table}" for table in TABLES))
+        run("python", str(HERE / "consume.py"), servers.kafka.bootstrap, *(f"mysql_{table}" for table in TABLES))
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "include"))
 
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
-from devstack.identity import ProcessId  # noqa: E402
+from devstack.example_servers import example_servers  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
-from devstack.process import run_server  # noqa: E402
 
 PIPELINES = ("orders", "customers", "audit")
 ROWS = 400
@@ -91,20 +88,12 @@ def compare(mysql: MysqlServer, kafka: KafkaBroker) -> None:
 
 def main(release: str) -> None:
     """Run the example."""
-    with TemporaryDirectory(prefix="changefeed-") as folder, ExitStack() as servers:
-        owner, data = ProcessId.own(), Path(folder)
-        options = {"gtid-mode": "ON", "enforce-gtid-consistency": "ON", "binlog-row-metadata": "FULL"}
-        mysql = servers.enter_context(
-            run_server(MysqlServer(data / "mysql", options=options, owner=owner, quick=True, release=release))
-        )
-        kafka = servers.enter_context(run_server(KafkaBroker(data / "kafka", owner=owner, quick=True)))
+    options = {"gtid-mode": "ON", "enforce-gtid-consistency": "ON", "binlog-row-metadata": "FULL"}
+    with example_servers(HERE, database="app", release=release, options=options) as servers:
+        mysql, kafka = servers.mysql, servers.kafka
         os.environ |= {
-            "CHANGEFEED_PIPELINES": str(HERE / "pipelines"),
             "CHANGEFEED_TRANSFORMS": str(HERE / "transforms"),
-            "CHANGEFEED_FAULT_FILE": str(data / "held"),
-            "AIRFLOW_CONN_MYSQL": f"{mysql.root_url}/app",
-            "AIRFLOW_CONN_KAFKA": f"kafka://{kafka.bootstrap}",
-            "AIRFLOW_CONN_STATE": f"sqlite:///{data / 'state.db'}",
+            "CHANGEFEED_FAULT_FILE": str(servers.folder / "held"),
         }
         tables = (f"CREATE TABLE app.{table} (id INT PRIMARY KEY, text_col VARCHAR(100))" for table in PIPELINES)
         mysql.execute("CREATE DATABASE app", *tables)
