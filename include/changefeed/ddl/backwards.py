@@ -182,6 +182,8 @@ class _Backwards:
                 self._unalter(statement)
             case CreateDatabase(name=database, if_not_exists=False, replace=False):
                 self._databases.pop(database, None)
+            case CreateDatabase(if_not_exists=True):
+                pass  # if the database was there before, the statement did not change it
             case CreateDatabase(name=database) | AlterDatabase(name=database):
                 self._databases[database] = ""  # unknown, and so are the properties that tables inherit from it
             case DropDatabase(name=database):

@@ -160,3 +160,23 @@ CREATE TABLE t (id INT);
 def test_text_that_is_no_dump_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(SchemaError, match="the statements cannot be read"):
         defined_schemas(text, replace(Schemas(MYSQL), databases={"d": "latin1_swedish_ci"}))
+
+
+INHERITED = ("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10))", "+t", "ALTER TABLE t MODIFY a VARCHAR(11)", "+t")
+
+
+@pytest.mark.parametrize(
+    ("steps", "result"),
+    [
+        (("START", "CREATE DATABASE IF NOT EXISTS d", *INHERITED), "known"),
+        (("START", "DROP DATABASE d", "CREATE DATABASE IF NOT EXISTS d CHARACTER SET latin1", *INHERITED), "known"),
+        (
+            ("START", "CREATE DATABASE IF NOT EXISTS d", *INHERITED, "ALTER DATABASE d CHARACTER SET latin1"),
+            "unknown",
+        ),
+    ],
+    ids=["no effect", "created again", "altered later"],
+)
+def test_database_that_is_created_if_not_there_has_the_charset_of_now(steps: tuple[str, ...], result: str) -> None:
+    """MariaDB does not write charsets to the binlog by default, so the tables inherit them from their database."""
+    assert Play(MARIADB, *steps).derived()[0] == result
