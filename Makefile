@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # otherwise each Spark worker, Airflow task and command compiles all its modules again
 
-.PHONY: help setup wheel demo example stop clean env lint docs reference test test-all test-durations test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-scale audit lock soak
+.PHONY: help setup wheel demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-scale audit lock soak
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -66,15 +66,19 @@ reference: $(READY) ## Generate the pages of docs/reference/ that list what the 
 
 test: lint ## The tests to run after each change: unit, contract and DAG tests, and an end-to-end test of each guarantee on real servers
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 2 -m "not extended" --durations 20 $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not extended and not long" --durations 20 $(ARGS)
 
 test-all: lint ## The complete test suite, as in CI (ARGS="-n 0": one test at a time)
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 3 --durations 40 $(ARGS)
+	$(BIN)/python -m pytest -n 3 -m "not long" --durations 40 $(ARGS)
 
 test-durations: lint ## The complete suite; records the duration of each file, which balances the workers
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 3 --keep-durations $(ARGS)
+	$(BIN)/python -m pytest -n 3 -m "not long" --keep-durations $(ARGS)
+
+test-long: $(READY) ## Further cases of tests that are in `make test-all`: other stages of a kill, other servers and formats
+	$(BIN)/python -m devstack fetch --tests
+	$(BIN)/python -m pytest -n 3 -m long $(ARGS)
 
 test-unit: $(READY) ## The tests without servers
 	$(BIN)/python -m pytest tests/unit $(ARGS)

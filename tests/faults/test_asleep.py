@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from airflow_database import create_database
 from faults.feed import NOTHING_NEW, Feed, Run, in_order
+from long_form import long
 
 from changefeed.state.table_store import TableCheckpointStore
 
@@ -63,7 +64,7 @@ def require_progress(feed: Feed) -> None:
     assert feed.begin().result() == NOTHING_NEW
 
 
-@pytest.mark.parametrize("stage", [*extended(f"{WRITE}:1", f"{WRITE}:2", CHECKPOINT), f"{WRITE}:3"])
+@pytest.mark.parametrize("stage", [f"{WRITE}:3", *extended(CHECKPOINT), *long(f"{WRITE}:1", f"{WRITE}:2")])
 def test_run_that_slept_before_a_write_fails_after_another_run(feed: Feed, stage: str) -> None:
     feed.write(5)
     feed.run()
@@ -94,7 +95,7 @@ def test_begin_of_a_window_that_slept_leaves_the_window_that_was_begun_since(fee
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("stage", [f"{WRITE}:1", f"{WRITE}:2", f"{WRITE}:3", CHECKPOINT])
+@pytest.mark.parametrize("stage", [f"{WRITE}:2", CHECKPOINT, *long(f"{WRITE}:1", f"{WRITE}:3")])
 def test_run_that_slept_before_a_write_fails_after_a_seek(feed: Feed, stage: str) -> None:
     feed.write(5)
     feed.run()
@@ -109,7 +110,7 @@ def test_run_that_slept_before_a_write_fails_after_a_seek(feed: Feed, stage: str
     assert repeats(feed) == published, "only the messages after the seek's target are repeated"
 
 
-@pytest.mark.parametrize("stage", [*extended(f"{WRITE}:1", CHECKPOINT), f"{WRITE}:2"])
+@pytest.mark.parametrize("stage", [f"{WRITE}:2", *extended(CHECKPOINT), *long(f"{WRITE}:1")])
 def test_seek_that_slept_before_a_write_fails_after_a_run(feed: Feed, stage: str) -> None:
     start = feed.settings["start"]
     feed.write(5)
@@ -127,7 +128,7 @@ def test_seek_that_slept_before_a_write_fails_after_a_run(feed: Feed, stage: str
         feed.check()
 
 
-@pytest.mark.parametrize("stage", [*extended(f"{WRITE}:1"), f"{WRITE}:2"])
+@pytest.mark.parametrize("stage", [f"{WRITE}:2", *long(f"{WRITE}:1")])
 def test_prune_that_slept_before_a_write_forgets_nothing_that_was_published_since(feed: Feed, stage: str) -> None:
     table = f"`{feed.name}`.gone"
     feed.mysql.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1), (2), (3)")
@@ -171,7 +172,7 @@ def schema_history(feed: Feed) -> Any:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("stage", [f"{WRITE}:1", f"{WRITE}:2", CHECKPOINT])
+@pytest.mark.parametrize("stage", [f"{WRITE}:1", *long(f"{WRITE}:2", CHECKPOINT)])
 def test_first_run_that_slept_does_not_begin_the_pipeline_again(feed: Feed, stage: str) -> None:
     feed.settings["start"] = "latest"
     feed.configure()

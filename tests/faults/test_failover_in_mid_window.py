@@ -16,6 +16,7 @@ from faults.replica import replicate, replication_group, stop_replicating, wait_
 from faults.test_changed_between_attempts import add_partitions
 from faults.test_failover import kill_at, refusal_of
 from kafka.admin import ConfigResource, ConfigResourceType
+from long_form import long
 
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicSettings, ensure_topics
@@ -82,10 +83,10 @@ def written_as(server: SqlServer, database: str, numbers: Iterable[int], source:
     ("pair", "settings"),
     [
         (MysqlServer, {}),
-        pytest.param(MysqlServer, {"format": "maxwell"}, marks=pytest.mark.extended),
+        *long((MysqlServer, {"format": "maxwell"})),
         pytest.param(MysqlServer, {"topics": {"partitions": 3, "partition_by": ["n"]}}, marks=pytest.mark.extended),
-        pytest.param(MysqlServer, {"format": "flat"}, marks=pytest.mark.extended),
-        pytest.param(MysqlServer, {"format": "cloudevents"}, marks=pytest.mark.extended),
+        *long((MysqlServer, {"format": "flat"})),
+        *long((MysqlServer, {"format": "cloudevents"})),
         pytest.param(MysqlServer, {"statements": "publish"}, marks=pytest.mark.extended),
         pytest.param(MariadbServer, {}, marks=pytest.mark.extended),
     ],
@@ -150,9 +151,9 @@ SHUFFLED = random.Random(3).sample(IN_ORDER, len(IN_ORDER))
     ("ours", "theirs"),
     [
         (BLOCKS, BLOCKS),
-        pytest.param(SHUFFLED, SHUFFLED, marks=pytest.mark.extended),
+        *long((SHUFFLED, SHUFFLED)),
         pytest.param(SHUFFLED, IN_ORDER, marks=pytest.mark.extended),
-        pytest.param(IN_ORDER, SHUFFLED, marks=pytest.mark.extended),
+        *long((IN_ORDER, SHUFFLED)),
     ],
     ids=["blocks", "shuffled", "old_shuffled", "new_shuffled"],
 )

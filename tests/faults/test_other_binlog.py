@@ -12,6 +12,7 @@ import pytest
 from faults.existing_rows import finish
 from faults.feed import Feed, Runner
 from faults.replica import replicate, wait_until_caught_up
+from long_form import long
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
@@ -123,7 +124,7 @@ def test_a_changed_base_name_is_refused(own: Feed) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("written", [0, 1, 60], ids=["before the checkpoint", "a little", "past the checkpoint"])
+@pytest.mark.parametrize("written", [0, *long(1), 60], ids=["before the checkpoint", "a little", "past the checkpoint"])
 @pytest.mark.parametrize(
     "own", [{}, {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], ids=["gtids", "no gtids"], indirect=True
 )

@@ -20,6 +20,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from faults.feed import NOTHING_NEW, TABLES, Feed
 from faults.proxy import Proxy
 from integration.topic_rows import event_ids, records_of
+from long_form import long
 
 from devstack.identity import ProcessId
 from devstack.process import run_server
@@ -28,7 +29,7 @@ from devstack.spark_connect import SparkConnectServer
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
-STAGES = ("in_open_transaction:2", "after_transaction_commit:2", "before_seal")
+STAGES = ["after_transaction_commit:2", *long("in_open_transaction:2", "before_seal")]
 OUTBOX = """CREATE TABLE `{}`.outbox (
   id INT AUTO_INCREMENT PRIMARY KEY, aggregatetype VARCHAR(50), aggregateid VARCHAR(50), type VARCHAR(50), payload JSON
 )"""

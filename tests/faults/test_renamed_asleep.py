@@ -14,6 +14,7 @@ from faults.inline_spark import InlineSpark
 from faults.test_asleep import CHECKPOINT, WRITE, extended, put_to_sleep
 from faults.test_renamed import ended, named
 from integration.topic_rows import event_ids
+from long_form import long
 
 from changefeed.errors import CheckpointError
 from changefeed.ingest.window_run import ingest
@@ -71,8 +72,9 @@ def backfill(feed: Feed, name: str, fault: str = "") -> Run:
 
 
 STAGES = [
-    *extended(f"{WRITE}:1", f"{WRITE}:2", "after_take_over", "in_open_transaction", "before_seal"),
     "after_transaction_commit",
+    *extended("in_open_transaction"),
+    *long(f"{WRITE}:1", f"{WRITE}:2", "after_take_over", "before_seal"),
 ]
 
 
@@ -140,7 +142,7 @@ def test_snapshot_planned_under_the_old_name_does_not_begin_after_the_rename(fee
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("stage", [f"{WRITE}:2", "in_open_transaction", "after_transaction_commit"])
+@pytest.mark.parametrize("stage", ["in_open_transaction", *long(f"{WRITE}:2", "after_transaction_commit")])
 def test_snapshot_that_slept_while_its_pipeline_was_renamed_repeats_nothing(feed: Feed, stage: str) -> None:
     prepare(feed, "numbers", "pairs", rows=1000)
     sleeper = put_to_sleep(begin(feed, fault=stage))
@@ -153,7 +155,7 @@ def test_snapshot_that_slept_while_its_pipeline_was_renamed_repeats_nothing(feed
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("stage", [f"{WRITE}:2", f"{WRITE}:3", CHECKPOINT, "before_checkpoint_removal"])
+@pytest.mark.parametrize("stage", [f"{WRITE}:3", CHECKPOINT, *long(f"{WRITE}:2", "before_checkpoint_removal")])
 def test_rename_that_slept_leaves_the_checkpoint_of_a_new_pipeline_of_the_old_name(feed: Feed, stage: str) -> None:
     feed.write(5)
     feed.run()

@@ -12,6 +12,7 @@ from faults.feed import TABLES, Feed
 from faults.proxy import Proxy
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
+from long_form import long
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -27,7 +28,7 @@ def mysql_proxy(feed: Feed) -> Iterator[Proxy]:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("stage", ["in_open_transaction:2", "after_transaction_commit", "before_seal"])
+@pytest.mark.parametrize("stage", ["in_open_transaction:2", *long("after_transaction_commit", "before_seal")])
 def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: str) -> None:
     feed.write()
     run = feed.begin(stage)

@@ -1,6 +1,6 @@
 """A window after the other while a writer does everything: what a run uses stays flat, and topics and source end equal.
 
-The short form has three windows for each kind of server and Spark. `make soak` has one each 30 seconds for
+The short form has two windows for each kind of server and Spark. `make soak` has one each 30 seconds for
 CHANGEFEED_SOAK_MINUTES, and prints what was measured.
 """
 
@@ -28,7 +28,7 @@ from devstack.spark_connect import SparkConnectServer
 
 MINUTES = float(os.environ.get("CHANGEFEED_SOAK_MINUTES", "0"))
 WINDOW_SECONDS = 30 if MINUTES else 0
-SHORT_WINDOWS = 3
+SHORT_WINDOWS = 2
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200 + int(MINUTES * 120))]
 

@@ -11,6 +11,7 @@ from faults.existing_rows import finish
 from faults.feed import NOTHING_NEW, Feed
 from faults.test_state_lost import delete_topics
 from kafka.admin import ConfigResource, ConfigResourceType
+from long_form import long
 
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.model.checkpoint import Checkpoint
@@ -38,7 +39,8 @@ def stored(feed: Feed) -> Checkpoint | None:
 
 
 @pytest.mark.parametrize(
-    "stage", ["before_first_checkpoint", "before_checkpoint_write", "in_checkpoint_write", "after_checkpoint"]
+    "stage",
+    ["before_first_checkpoint", "in_checkpoint_write", *long("before_checkpoint_write", "after_checkpoint")],
 )
 def test_run_after_a_kill_around_the_first_checkpoint_repeats_nothing(feed: Feed, stage: str) -> None:
     feed.write(5)
@@ -51,7 +53,7 @@ def test_run_after_a_kill_around_the_first_checkpoint_repeats_nothing(feed: Feed
     assert not feed.state.exists()
 
 
-@pytest.mark.parametrize("stage", ["before_checkpoint_write", "in_checkpoint_write", "after_checkpoint"])
+@pytest.mark.parametrize("stage", ["in_checkpoint_write", *long("before_checkpoint_write", "after_checkpoint")])
 def test_run_after_a_kill_at_commit_repeats_nothing(feed: Feed, stage: str) -> None:
     feed.write(5)
     feed.run()
@@ -143,7 +145,7 @@ def test_all_state_topics_lost_stops_the_run_as_topics_have_records(feed: Feed) 
     assert feed.ids() == ids
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+@pytest.mark.parametrize("policy", ["compact,delete", *long("delete")])
 def test_checkpoint_topic_with_a_retention_policy_is_refused(feed: Feed, policy: str) -> None:
     feed.write(5)
     feed.run()
@@ -185,7 +187,7 @@ def test_other_store_continues_only_after_recover_and_old_store_catches_up(feed:
     feed.check()
 
 
-@pytest.mark.parametrize("stage", ["", "before_checkpoint_write", "in_checkpoint_write"])
+@pytest.mark.parametrize("stage", ["in_checkpoint_write", *long("", "before_checkpoint_write")])
 def test_renamed_pipeline_goes_on_whatever_is_killed(feed: Feed, stage: str) -> None:
     feed.write(5)
     feed.run()

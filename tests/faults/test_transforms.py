@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from faults.feed import NOTHING_NEW, Feed
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
+from long_form import long
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -48,7 +49,7 @@ def check(feed: Feed) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("stage", ["in_open_transaction:2", "after_transaction_commit:2", "before_seal"])
+@pytest.mark.parametrize("stage", ["after_transaction_commit:2", *long("in_open_transaction:2", "before_seal")])
 def test_killed_with_functions_the_next_run_repeats_nothing_and_loses_nothing(feed: Feed, stage: str) -> None:
     transformed(feed)
     feed.write(60)

@@ -23,7 +23,7 @@ from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
 ROOT = Path(__file__).parents[3]
-CASES = int(os.environ.get("CHANGEFEED_FUZZ_CASES", "20000"))
+CASES = int(os.environ.get("CHANGEFEED_FUZZ_CASES", "8000"))
 SLOW_CASES = max(200, CASES // 500)
 SEED = os.environ.get("CHANGEFEED_FUZZ_SEED", "seed")
 SECONDS = 300 + CASES // 100

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 from integration.replicate.test_follower_filled import Filled, filled, on_mariadb, on_mysql
+from long_form import long
 
 from changefeed.errors import SchemaError
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
@@ -91,7 +92,7 @@ DEFINITIONS = {
 
 @pytest.mark.parametrize(
     ("becomes", "filled"),
-    [("altered", "mysql"), ("dropped", "mariadb"), ("made again", "mysql"), ("renamed", "mariadb")],
+    [("made again", "mysql"), ("renamed", "mariadb"), *long(("altered", "mysql"), ("dropped", "mariadb"))],
     indirect=["filled"],
 )
 def test_table_altered_while_rows_are_missing(filled: Filled, becomes: str) -> None:
