@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # otherwise each Spark worker, Airflow task and command compiles all its modules again
 
-.PHONY: help setup wheel demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-scale audit lock soak
+.PHONY: help setup wheel release demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-scale audit lock soak
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -51,6 +51,15 @@ wheel: $(READY) ## Build a wheel with kernels for any CPU of this architecture, 
 	umask 022 && $(BIN)/python -m changefeed.native --into include/changefeed/kernels
 	$(BIN)/uv build --wheel --out-dir build .
 	rm -rf include/changefeed/kernels
+
+release: wheel ## Build the wheel and the source archive, and check both in a virtual environment of their own
+	umask 022 && $(BIN)/uv build --sdist --out-dir build .
+	for package in build/changefeed-*.whl build/changefeed-*.tar.gz; do \
+		$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/check && \
+		$(BIN)/uv pip install --quiet --python build/check/bin/python $$package && \
+		env -u PYTHONPATH build/check/bin/changefeed --version || exit 1; \
+	done
+	rm -rf build/check
 
 lint: $(READY) ## Check format, lint rules, types, and links of the documentation
 	$(BIN)/ruff format --check

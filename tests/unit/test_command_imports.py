@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from changefeed import __version__
+
 INCLUDE = Path(__file__).parents[2] / "include"
 HEAVY = {"airflow", "fsspec", "numba", "numpy", "pandas", "pyarrow", "py4j", "pyspark", "pymysqlreplication", "sqlglot"}
 YAML = """\
@@ -54,9 +56,10 @@ def imported_by(folder: Path, *arguments: str) -> tuple[set[str], str]:
     return set(imported.split()), output + done.stderr
 
 
-def test_help_imports_no_client(tmp_path: Path) -> None:
-    imported, output = imported_by(tmp_path, "--help")
-    assert "status" in output
+@pytest.mark.parametrize(("option", "printed"), [("--help", "status"), ("--version", f"changefeed {__version__}\n")])
+def test_help_and_version_import_no_client(option: str, printed: str, tmp_path: Path) -> None:
+    imported, output = imported_by(tmp_path, option)
+    assert printed in output
     assert not imported & (HEAVY | {"kafka", "pymysql", "sqlalchemy"})
 
 

@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from changefeed import __version__
 from changefeed.errors import SettingsError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.connection import from_environment
@@ -41,6 +42,23 @@ app = typer.Typer(
     context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"changefeed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 MAX_WIDTH = 10_000
 """Width of output that is not a terminal, so that its readers get complete lines."""
 
