@@ -54,6 +54,11 @@ class Writer:
         if self._error is not None:
             raise self._error
 
+    def fill_history(self) -> None:
+        """Change the schema as often as a pipeline keeps: until then its state grows, and what a run holds of it."""
+        changes = (f"ALTER TABLE journal MODIFY text VARCHAR({100 + n % 2})" for n in range(KEPT_ENTRIES))
+        self.feed.mysql.execute(*changes, database=self.feed.name)
+
     def _write(self) -> None:
         steps: list[Callable[[], object]] = [
             lambda: self.feed.write(3),
@@ -161,8 +166,11 @@ def test_windows_one_after_another_keep_what_they_use_flat(
     feed.settings["spark"] = {"connect": server.url} if server else {"master": "local[2]"}
     feed.configure()
     uses: list[Use] = []
+    writer = Writer(feed)
+    if MINUTES:
+        writer.fill_history()
     end = time.monotonic() + 60 * MINUTES
-    with Writer(feed).writing():
+    with writer.writing():
         while len(uses) < SHORT_WINDOWS or time.monotonic() < end:
             began = time.monotonic()
             run = feed.begin_command("", "run", feed.name)
