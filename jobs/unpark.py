@@ -1,5 +1,5 @@
 """Publish the changes that parked tables of a pipeline miss, and end their parking. Arguments: the job's file, whose
-plan has the request, and the pipeline's name.
+plan has the request and the parked tables, and the pipeline's name.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Generator
 
+from changefeed.kafka.commit_log.records import ParkedRecord
 from changefeed.model.connection import from_environment
 from changefeed.operations.unpark import unpark
 from changefeed.pipeline.connections import PipelineConnections
@@ -24,17 +25,19 @@ from changefeed.spark.run_as_job import run_as_job
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("job", help="the job's file; its plan has the request")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the request and the parked tables")
 ARGUMENTS.add_argument("pipeline")
 
 
 def return_tables(arguments: argparse.Namespace) -> Generator[str]:
     """Return the tables; yields a line for each."""
-    request = UnparkRequest.of(read_job_file(arguments.job)["request"])
+    plan = read_job_file(arguments.job)
+    request = UnparkRequest.of(plan["request"])
+    records = [ParkedRecord.from_json([table], values) for table, values in plan["parked"]]
     pipeline = load_pipeline(arguments.pipeline)
     connections = PipelineConnections(pipeline, from_environment)
     with session(pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
-        yield from map(str, unpark(spark, connections, request))
+        yield from unpark(spark, connections, records, skip=request.skip_changes)
 
 
 if __name__ == "__main__":

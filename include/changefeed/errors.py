@@ -50,9 +50,12 @@ class ChangefeedError(Exception):
 
     A pipeline with `on_table_error: park` goes on without them (`pipeline.parking`)."""
 
-    def of_tables(self, *tables: str) -> Self:
-        """This error, as one that belongs to ``tables`` alone."""
-        self.tables = tables
+    function: str = ""
+    """The name of the user's function that failed; '' for another error."""
+
+    def of_tables(self, *tables: str, function: str = "") -> Self:
+        """This error, as one that belongs to ``tables`` alone; ``function`` as in the attribute."""
+        self.tables, self.function = tables, function
         return self
 
     def __str__(self) -> str:

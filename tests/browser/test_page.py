@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import kafka
 import pytest
 from airflow_site import Site, wait_until
 from axe_core_python.selenium import Axe
 from integration.kafka_pipeline import committed
+from kafka.admin import ConfigResource, ConfigResourceType
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
@@ -264,6 +266,54 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     wait_until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 400)
     page.find("section[aria-label=Seeks]", "a test of the page")
     page.shot("seek-finished")
+
+
+@pytest.mark.extended
+def test_parked_table_returns_by_its_button_with_an_asset_event(page: Page) -> None:
+    site, text = page.site, "CREATE TABLE broken.{} (id INT PRIMARY KEY, text LONGTEXT)"
+    site.mysql.execute("CREATE DATABASE broken", text.format("notes"), text.format("orders"))
+    file, position, *_ = site.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    path = site.pipelines / "parked.yaml"
+    site.write_pipeline("parked", "broken", "on_table_error: park\n", "65232-65263")
+    limited = 'partitions: 2\n  configs: {max.message.bytes: "20000"}'
+    path.write_text(
+        path.read_text().replace("start: latest", f"start: {file}:{position}").replace("partitions: 2", limited)
+    )
+    site.mysql.execute(
+        "INSERT INTO broken.notes VALUES (1, 'a')", "INSERT INTO broken.orders VALUES (1, REPEAT('x', 30000))"
+    )
+    site.wait_for_dag("changefeed_ingest__parked", "changefeed_unpark__parked")
+    assert site.run("changefeed_ingest__parked")[""] == "success"
+    bootstrap, topic = site.kafka.bootstrap, "broken.orders"
+    assert len(committed(bootstrap, "broken.notes")) == 1
+    assert committed(bootstrap, topic) == []
+    page.open("pipelines/parked")
+    page.find(".problem", "Table broken.orders is parked")
+    page.shot("parked")
+    assert page.faults() == []
+    with site.client() as client:
+        assert client.post("/changefeed/api/pipelines/page/unpark", json={}).status_code == 409
+        assert 'changefeed_parked_tables{pipeline="parked"} 1' in client.get("/changefeed/metrics").text
+    settings = {"max.message.bytes": "1000000"}
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
+    admin.close()
+    page.click(".problem button", "Unpark")
+    started = page.find("#toasts", "started").text
+    run_id = next(word for word in started.split() if "__" in word)
+    states = site.wait_for_run("changefeed_unpark__parked", run_id)
+    assert states == {"": "success", "plan": "success", "unpark": "success", "finish": "success"}
+    wait_until(lambda: "is parked" not in page.find("main").text, "the page shows no parked table", WAIT)
+    assert len(committed(bootstrap, topic)) == 1
+    with site.client() as client:
+        found = client.get("/api/v2/assets/events", params={"limit": 100, "order_by": "-timestamp"}).json()
+    events = [event["extra"] for event in found["asset_events"] if event["extra"].get("pipeline") == "parked"]
+    assert [(event["tables"], event["rows"], event["windows"]) for event in events] == [
+        (["broken.orders"], 1, []),
+        (["broken.notes"], 1, [1]),
+    ]
+    path.unlink()
+    site.mysql.execute("DROP DATABASE broken")
 
 
 @pytest.mark.extended

@@ -149,7 +149,8 @@ def test_invalid_pipelines_and_copies_do_not_affect_the_others(mixed: dict[str, 
 def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, Any]) -> None:
     assert [dag_id for dag_id in mixed["dags"] if "unpark" in dag_id] == ["changefeed_unpark__full"]
     dag = mixed["dags"]["changefeed_unpark__full"]
-    assert {name: task["upstream"] for name, task in dag["tasks"].items()} == {"plan": [], "unpark": ["plan"]}
+    upstream = {name: task["upstream"] for name, task in dag["tasks"].items()}
+    assert upstream == {"plan": [], "unpark": ["plan"], "finish": ["plan", "unpark"]}
     assert dag["max_active_runs"] == 1
 
 

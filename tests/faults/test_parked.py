@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults.existing_rows import row_from_records
 from faults.feed import NOTHING_NEW, Feed, Runner, in_order
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
@@ -16,7 +17,8 @@ from changefeed.errors import BadRecordError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.records import ParkedRecord
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.model.topic_name import commit_log_topic
+from changefeed.model.topic_name import commit_log_topic, heartbeat_topic
+from changefeed.operations import unpark as operations
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.parking import park_tables
 from changefeed.pipeline.windows import windows
@@ -88,6 +90,18 @@ def parked(feed: Feed) -> list[ParkedRecord]:
     return log.read().of(ParkedRecord)
 
 
+def connections_of(feed: Feed) -> PipelineConnections:
+    environment = feed.env()
+    pipeline = read_pipeline(Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml")
+    return PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+
+
+def heartbeat(feed: Feed) -> dict[str, Any]:
+    """The last heartbeat."""
+    value: dict[str, Any] = json.loads(records_of(feed.kafka.bootstrap, heartbeat_topic(feed.name))[-1].value)
+    return value
+
+
 def unpark(feed: Feed, *options: str, fault: str = "") -> Any:
     return feed.fork_command(fault, "unpark", feed.name, *options)
 
@@ -105,7 +119,10 @@ def test_a_table_with_an_error_is_parked_and_comes_back_complete(feed: Feed, mar
     feed.mysql.execute(f"ALTER TABLE `{feed.name}`.bad MODIFY version BIGINT NOT NULL")
     feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (100, 5000000000, 'y'), (101, 1, NULL)")
     feed.write(5)
-    feed.run()
+    feed.settings["heartbeat"] = True
+    feed.configure(transaction_rows=10)
+    assert feed.fork_command("", "run", feed.name).result() == 0
+    assert heartbeat(feed)["parked"] == [f"{feed.name}.bad"]
     feed.check()
     assert feed.records("bad") == []
 
@@ -123,7 +140,8 @@ def test_a_table_with_an_error_is_parked_and_comes_back_complete(feed: Feed, mar
     again = unpark(feed)
     assert again.result() == 1
     assert "parked are none" in again.text()
-    feed.run()
+    assert feed.fork_command("", "run", feed.name).result() == 0
+    assert heartbeat(feed)["parked"] == []
     feed.check()
     check_once(feed)
     changes = records_of(feed.kafka.bootstrap, f"{feed.name}.schema-changes")
@@ -153,7 +171,6 @@ def test_a_run_killed_while_it_parks_a_table_leaves_no_gap(feed: Feed, marker: P
     [
         "after_transaction_commit:2",
         pytest.param("in_decode", marks=pytest.mark.extended),
-        pytest.param("in_open_transaction:2", marks=pytest.mark.extended),
         pytest.param("before_seal", marks=pytest.mark.extended),
         pytest.param("after_seal", marks=pytest.mark.extended),
         "after_unpark_window",
@@ -282,6 +299,50 @@ def test_parked_tables_are_shown_and_refuse_seeks_snapshots_and_stop(feed: Feed)
     assert "has `on_table_error: stop`" in run.text()
 
 
+def test_a_function_that_fails_on_two_tables_parks_none_and_two_functions_park_two(
+    feed: Feed, marker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_TRANSFORMS", str(feed.folder / "transforms"))
+    bad, accounts = f"{feed.name}.bad", f"{feed.name}.accounts"
+    of_accounts = {"tables": accounts, "function": "fragile", "arguments": {"marker": str(marker)}}
+    feed.settings["transforms"].append(of_accounts)
+    feed.configure()
+    write(feed)
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "is parked: changes from" in run.text(), "the first one, until the second one fails"
+    assert "in the same window too, so the function is the cause" in run.text()
+    assert parked(feed) == []
+
+    other = marker.with_name("other-marker")
+    other.touch()
+    (feed.folder / "transforms" / "other.py").write_text(FUNCTION)
+    of_accounts |= {"function": "other", "arguments": {"marker": str(other)}}
+    feed.configure()
+    feed.run()
+    records = parked(feed)
+    assert {record.table: record.function for record in records} == {bad: "fragile", accounts: "other"}
+    marker.unlink()
+    write(feed)
+    failed = unpark(feed)  # accounts is the first
+    assert failed.result() == 1, failed.text()
+    assert f"{bad} is not parked any more" in failed.text()
+    assert f"{accounts} stays parked" in failed.text()
+    other.unlink()
+    write(feed)
+    feed.run()
+    connections = connections_of(feed)
+    returned = [record for record in records if record.table == bad]  # as a retry of Airflow's task asks for it
+    (line,) = operations.unpark(None, connections, returned, skip=False)
+    assert "returned already" in line
+    assert unpark(feed).result() == 0
+    ranges = operations.published_ranges(connections, records)
+    assert {table for manifest in ranges for table in manifest.rows} == {bad, accounts}
+    feed.run_until_current()
+    feed.check()
+    check_once(feed)
+
+
 def test_a_window_that_another_run_published_meanwhile_parks_no_table(feed: Feed) -> None:
     feed.mysql.execute(f"CREATE TABLE `{feed.name}`.bad (id INT PRIMARY KEY, version INT NOT NULL, text LONGTEXT)")
     feed.settings["on_table_error"] = "park"
@@ -289,9 +350,7 @@ def test_a_window_that_another_run_published_meanwhile_parks_no_table(feed: Feed
     for _ in range(2):  # no progress is left of the first window
         write(feed)
         feed.run()
-    environment = feed.env()
-    pipeline = read_pipeline(Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml")
-    connections = PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+    connections = connections_of(feed)
     latest, first = (manifest.window for manifest in windows(connections))
     error = BadRecordError("it failed. Before.").of_tables(f"{feed.name}.bad")
     for published in (first, latest):
@@ -325,3 +384,91 @@ def test_the_changes_of_a_parked_table_are_not_taken_from_another_binlog(
         assert feed.records("bad") == []
         assert len(parked(feed)) == 1
         assert unpark(feed, "--skip-changes").result() == 0
+
+
+@pytest.mark.extended
+def test_ddl_of_a_parked_table_is_applied_when_it_returns(feed: Feed, marker: Path) -> None:
+    feed.settings["format"] = {"name": "debezium", "skipped.operations": "none"}
+    feed.configure(transaction_rows=10)
+    write(feed)
+    feed.run()
+    bad = f"`{feed.name}`.bad"
+    for statements in (
+        (f"ALTER TABLE {bad} ADD COLUMN more INT DEFAULT 7 AFTER id", f"INSERT INTO {bad} VALUES (200, 8, 1, 'z')"),
+        (f"ALTER TABLE {bad} DROP COLUMN text", f"TRUNCATE TABLE {bad}", f"INSERT INTO {bad} VALUES (201, 9, 1)"),
+        (f"RENAME TABLE {bad} TO `{feed.name}`.moved", f"INSERT INTO `{feed.name}`.moved VALUES (202, 10, 1)"),
+        (f"CREATE TABLE {bad} (id INT PRIMARY KEY, version INT NOT NULL)", f"INSERT INTO {bad} VALUES (1, 1), (2, 2)"),
+        (f"ALTER TABLE `{feed.name}`.journal ADD COLUMN more INT", f"DELETE FROM {bad} WHERE id = 1"),
+    ):
+        feed.mysql.execute(*statements)
+        feed.run()
+    assert feed.records("bad") == []
+    assert [json.loads(record.value)["after"]["id"] for record in feed.records("moved")] == [202]
+    marker.unlink()
+    killed = unpark(feed, fault="after_transaction_commit:2")
+    assert killed.wait_until_held(), killed.text()
+    killed.kill()
+    assert unpark(feed).result() == 0
+    feed.mysql.execute(f"INSERT INTO {bad} VALUES (3, 3)")
+    feed.run()
+    records = feed.records("bad")
+    ids = event_ids([record for record in records if record.value is not None])
+    assert len(ids) == len(set(ids))
+    assert in_order([record for record in records if b'"op":"t"' not in (record.value or b"")])
+    truncates = [record for record in records if b'"op":"t"' in (record.value or b"")]
+    assert len(truncates) == 2, "one in each partition"
+    afters = [json.loads(record.value)["after"] for record in records if record.value is not None]
+    for row in ({"id": 200, "more": 8, "version": 1, "text": "z"}, {"id": 201, "more": 9, "version": 1},
+                {"id": 3, "version": 3}):  # fmt: skip
+        assert row in afters
+
+
+@pytest.mark.extended
+def test_unpark_on_spark_killed_twice_leaves_mariadbs_tables_equal(mariadb_feed: Feed) -> None:
+    """The first kill is of a driver with its JVM and its Python workers."""
+    feed = mariadb_feed
+    marker = add_bad_table(feed)
+    write(feed)
+    feed.run()
+    marker.unlink()
+    for stage, begin in (("in_open_transaction:2", feed.begin_command), ("after_unpark_window", feed.fork_command)):
+        killed = begin(stage, "unpark", feed.name)
+        assert killed.wait_until_held(), killed.text()
+        killed.kill()
+        write(feed)
+        feed.run()
+        feed.check()
+    last = feed.begin_command("", "unpark", feed.name)
+    assert last.result() == 0, last.text()
+    assert parked(feed) == []
+    write(feed)
+    feed.run()
+    feed.check()
+    check_once(feed)
+
+
+@pytest.mark.extended
+def test_a_snapshots_round_is_read_again_after_changes_were_skipped(feed: Feed, marker: Path) -> None:
+    marker.unlink()
+    feed.settings |= {"start": "snapshot"}
+    feed.configure()
+    write(feed)
+    feed.run_until_current()
+    snapshot = feed.fork_command(
+        "after_decode", "snapshot", feed.name, "--run-id", "first", "--tables", f"{feed.name}.bad"
+    )
+    assert snapshot.wait_until_held(), snapshot.text()
+    marker.touch()
+    write(feed)
+    feed.run()
+    assert len(parked(feed)) == 1
+    assert unpark(feed, "--skip-changes").result() == 0
+    marker.unlink()
+    snapshot.go_on()
+    assert snapshot.result() == 0, snapshot.text()[-3000:]
+    assert "the round is read again" in snapshot.text()
+    write(feed)
+    feed.run()
+    records = feed.records("bad")
+    rows = row_from_records(records)
+    assert sorted(map(str, rows.values())) == sorted(map(str, select_rows(feed.mysql, feed.name, "bad").values()))

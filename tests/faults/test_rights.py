@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
+from faults.test_parked import parked
 from faults.test_verify import account, connections_of
 from run_verify import run_verify
 
@@ -75,13 +76,28 @@ def test_select_revoked_on_a_captured_table_is_named_and_nothing_of_it_is_equal(
 
 def test_a_first_run_names_the_grant_that_is_missing_and_goes_on_when_it_is_there(limited: Feed) -> None:
     feed = limited
+    feed.settings["on_table_error"] = "park"
+    feed.configure()
     feed.mysql.execute(f"REVOKE SELECT ON {feed.name}.journal FROM {feed.name}@'%'")
     feed.write(5)
     run = feed.begin()
     assert run.result() == 2, run.text()
+    assert "is parked" not in run.text(), "a right is missing, which is no error of a table"
     assert f"may not SELECT from {feed.name}.journal: GRANT SELECT ON `{feed.name}`.`journal`" in run.text()
     assert f"may not SELECT from {feed.name}.journal" in run_refused(feed, "check", feed.name)
     feed.mysql.execute(f"GRANT SELECT ON {feed.name}.journal TO {feed.name}@'%'")
     feed.run()
     feed.check()
     assert feed.command("check", feed.name).returncode == 0
+    feed.settings["tables"] = {"include": [f"{feed.name}.*"]}
+    feed.configure()
+    feed.mysql.execute(
+        "SET SESSION sql_log_bin = 0",  # only a user with the right learns its columns
+        f"CREATE TABLE {feed.name}.hidden (id INT PRIMARY KEY)",
+        "SET SESSION sql_log_bin = 1",
+        f"INSERT INTO {feed.name}.hidden VALUES (1)",
+    )
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert f"GRANT SELECT ON `{feed.name}`" in run.text()
+    assert parked(feed) == []

@@ -28,12 +28,16 @@ def topic_asset(connection: str, topic: str) -> Asset:
     return Asset(name=f"{connection}/{topic}", uri=f"kafka://{connection}/{topic}", group="changefeed")
 
 
-def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> list[str]:
-    """Emit an asset event for each topic that got rows; returns the names of the assets."""
+def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest], *, are_windows: bool = True) -> list[str]:
+    """Emit an asset event for each topic that got rows; returns the names of the assets.
+
+    Without ``are_windows`` the manifests are of other ranges, and the events name no windows of the pipeline.
+    """
     events = get_current_context()["outlet_events"]
     emitted = []
     for topic, extra in asset_events(pipeline, manifests).items():
         asset = topic_asset(pipeline.kafka.connection, topic)
+        extra = extra if are_windows else extra | {"windows": []}
         events[pipeline_alias(pipeline.name)].add(asset, extra=extra)
         emitted.append(str(asset.name))
     return emitted

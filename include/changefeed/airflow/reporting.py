@@ -57,14 +57,20 @@ def records_by_topic(manifests: Iterable[Manifest]) -> dict[str, int]:
     return dict(sorted(records.items()))
 
 
-def window_lines(manifests: Sequence[Manifest]) -> list[str]:
-    """Lines of a table of rows by table and op, then one line for each window with its bytes and seconds by phase."""
+def sum_rows(manifests: Iterable[Manifest]) -> dict[str, dict[str, int]]:
+    """The number of rows by table and op."""
     rows: dict[str, dict[str, int]] = {}
     for manifest in manifests:
         for table, counts in manifest.rows.items():
             sums = rows.setdefault(table, {})
             for op, count in counts.items():
                 sums[op] = sums.get(op, 0) + count
+    return rows
+
+
+def window_lines(manifests: Sequence[Manifest]) -> list[str]:
+    """Lines of a table of rows by table and op, then one line for each window with its bytes and seconds by phase."""
+    rows = sum_rows(manifests)
     ops = sorted({op for counts in rows.values() for op in counts})
     lines = table_lines(
         ["table", *ops, "rows"],

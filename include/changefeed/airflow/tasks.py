@@ -12,7 +12,7 @@ from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
 from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
-from changefeed.airflow.reporting import records_by_topic, report_position, report_windows, window_lines
+from changefeed.airflow.reporting import records_by_topic, report_position, report_windows, sum_rows, window_lines
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.model.checkpoint import CheckpointStore
@@ -81,18 +81,12 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     manifests = fail_fast(lambda: commit_and_report(pipeline, connections, run, store))
     for line in window_lines(manifests):
         _log.info("%s", line)
-    rows: dict[str, dict[str, int]] = {}
-    for manifest in manifests:
-        for table, ops in manifest.rows.items():
-            sums = rows.setdefault(table, {})
-            for op, count in ops.items():
-                sums[op] = sums.get(op, 0) + count
     left = len(run.windows) - len(manifests)
     if left:
         _log.info("%d windows were not started: the next run publishes them", left)
     return {
         "checkpoint": str(manifests[-1].window.head),
-        "rows": rows,
+        "rows": sum_rows(manifests),
         "records": records_by_topic(manifests),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import typer
@@ -19,16 +20,13 @@ def unpark(name: PipelineName, arguments: dict[str, Any]) -> None:
 
     No window is published meanwhile. A call that failed or was killed continues if it is repeated.
     """
-    from changefeed.operations.unpark import unpark
+    from changefeed.operations.unpark import requested_tables, unpark
     from changefeed.spark.session import session
 
     request = UnparkRequest.of(arguments)
     pipeline = load_pipeline(name)
     connections = connections_of(pipeline)
-    if request.skip_changes:
-        for returned in unpark(None, connections, request):
-            out.print(f"{name}: {returned}")
-        return
-    with session(pipeline, "changefeed.ingest.run") as spark:
-        for returned in unpark(spark, connections, request):
-            out.print(f"{name}: {returned}")
+    records, skip = requested_tables(connections, request), request.skip_changes
+    with nullcontext() if skip else session(pipeline, "changefeed.ingest.run") as spark:
+        for line in unpark(spark, connections, records, skip=skip):
+            out.print(f"{name}: {line}")

@@ -9,14 +9,15 @@ next call continues: first the range that was begun, then what windows left out 
 from __future__ import annotations
 
 import glob
+import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from changefeed.errors import AccountingError, BinlogGoneError, CheckpointError, SettingsError
+from changefeed.errors import AccountingError, BinlogGoneError, CheckpointError, SettingsError, TerminalError
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import ParkedRecord
+from changefeed.kafka.commit_log.records import ParkedRecord, SealRecord
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
 from changefeed.model import fault_point
@@ -38,31 +39,10 @@ from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import file_identity
 from changefeed.spark.target import SparkTarget
 
+_log = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class Unparked:
-    """A table that was parked and returned: its changes from ``start`` to ``end`` are published, or skipped.
-
-    ``why_skipped`` is the reason why they are not published; '' if they are.
-    """
-
-    table: str
-    start: str
-    end: str
-    rows: int = 0
-    messages: int = 0
-    why_skipped: str = ""
-
-    def __str__(self) -> str:
-        if self.why_skipped:
-            return (
-                f"{self.table} is not parked any more; its changes from {self.start} to {self.end} are not published: "
-                f"{self.why_skipped}"
-            )
-        return (
-            f"{self.table} is not parked any more; {self.rows:,} rows from {self.start} to {self.end} are published in "
-            f"{self.messages:,} messages"
-        )
+KEPT_RANGES = 100
+"""The number of a pipeline's latest published ranges of parked tables whose manifests stay in the commit log."""
 
 
 def requested_tables(connections: PipelineConnections, request: UnparkRequest) -> list[ParkedRecord]:
@@ -78,61 +58,117 @@ def requested_tables(connections: PipelineConnections, request: UnparkRequest) -
     return found
 
 
-def unpark(spark: SparkTarget | None, connections: PipelineConnections, request: UnparkRequest) -> Iterator[Unparked]:
-    """Return the parked tables of ``request`` to the pipeline, one after another; yield each result.
+def unpark(
+    spark: SparkTarget | None, connections: PipelineConnections, records: Sequence[ParkedRecord], *, skip: bool
+) -> Iterator[str]:
+    """Return the tables of ``records`` to the pipeline, one after another; yield a sentence for each.
 
-    ``spark`` may be None if ``request`` skips the changes. If a table fails, the tables before it have returned, and it
-    stays parked.
+    ``records`` are from `requested_tables`; a table that returned since is only reported. With ``skip`` the missing
+    changes are not published, and ``spark`` may be None. A table with an error of its own stays parked, and the next
+    one follows; the first such error is raised at the end.
 
-    Raises SettingsError if no such table is parked, or if the pipeline does not capture one any more and its changes
-    are not skipped; PipelineBusyError while a run is alive, CheckpointError if a window is unfinished, BinlogGoneError
-    if the server does not have the binlog from where the table was parked, or if its binlog is another one; and the
-    error of the table if its cause is still there.
+    Raises SettingsError if the pipeline does not capture a table any more and its changes are not skipped;
+    PipelineBusyError while a run is alive, CheckpointError if a window is unfinished, BinlogGoneError if the server
+    does not have the binlog from where the table was parked, or if its binlog is another one; and the error of the
+    table if its cause is still there.
     """
-    for record in requested_tables(connections, request):
-        yield _unpark(spark, connections, record.table, skip=request.skip_changes)
+    errors: list[TerminalError] = []
+    for record in records:
+        try:
+            yield _unpark(spark, connections, record, skip=skip)
+        except TerminalError as error:
+            if not error.tables:
+                raise
+            errors.append(error)
+    for other in errors[1:]:
+        _log.error("%s", other)
+    if errors:
+        raise errors[0]
 
 
-def _unpark(spark: SparkTarget | None, connections: PipelineConnections, table: str, *, skip: bool) -> Unparked:
-    name = connections.pipeline.name
+def _unpark(spark: SparkTarget | None, connections: PipelineConnections, requested: ParkedRecord, *, skip: bool) -> str:
+    name, table = connections.pipeline.name, requested.table
     with connections.lease() as lease:
         fence(lease)  # no task of an earlier run publishes any more
         state = lease.log().read()
         record = parked_tables(state).get(table)
-        if record is None:
-            raise SettingsError(f"{table} of pipeline {name!r} is not parked any more: another process unparked it")
+        if record is None or record.since_ms != requested.since_ms:
+            return f"{table} is not parked any more: it returned already"
         end = _sealed_end(name, state)
-        start, rows, messages, why = record.at, 0, 0, ""
-        if skip:
-            why = "as requested. Take a snapshot of the table, which publishes its rows"
-        elif not connections.pipeline.tables.matches(*table.split(".", 1)):
-            raise SettingsError(
-                f"{table} is parked, and pipeline {name!r} does not capture it any more: its changes from {start} on "
-                "cannot be published. Nothing was changed. Capture it again (`tables` in the YAML) and repeat this; or "
-                f"give its changes up with `changefeed unpark {name} --tables {table} --skip-changes`."
-            )
-        elif record.at != str(end.coordinates):
-            check_left_out(name, record, state)
-            _check_there(connections, record, end, state)
-        while not why and spark is not None and record.at != str(end.coordinates):
-            manifest = _publish(spark, connections, record, end)
-            rows, messages = rows + manifest.row_count, messages + manifest.message_count
+        manifests: list[Manifest] = []
+        start = record.at
+        if not skip:
+            _check_possible(connections, record, end, state)
+        while not skip and spark is not None and not _misses_nothing(record, end):
+            manifests.append(_publish(spark, connections, record, end))
             fault_point.reach("after_unpark_window")
-            record = replace(record, at=str(manifest.window.head), gtids=manifest.gtids)
-            if record.at != str(end.coordinates):
+            record = replace(record, at=str(manifests[-1].window.head), gtids=manifests[-1].gtids)
+            if not _misses_nothing(record, end):
                 _move_on(lease, record)
         lease.log().keep(forgotten=[record])
-        _forget_ended(connections, lease)
+        _forget_old(connections, lease)
     fault_point.reach("after_unpark")
-    return Unparked(table, start, str(end.coordinates), rows, messages, why)
+    if skip:
+        return (
+            f"{table} is not parked any more; its changes from {start} to {end.coordinates} are not published, as "
+            "requested. Take a snapshot of the table, which publishes its rows"
+        )
+    rows, messages = sum(each.row_count for each in manifests), sum(each.message_count for each in manifests)
+    return (
+        f"{table} is not parked any more; {rows:,} rows from {start} to {end.coordinates} are published in "
+        f"{messages:,} messages"
+    )
+
+
+def _misses_nothing(record: ParkedRecord, end: Checkpoint) -> bool:
+    return (record.source, record.at) == (end.server_uuid, str(end.coordinates))
+
+
+def published_ranges(connections: PipelineConnections, records: Iterable[ParkedRecord]) -> list[Manifest]:
+    """The manifests of all ranges that were published since the tables of ``records`` were parked, also by calls that
+    did not end."""
+    name = connections.pipeline.name
+    seals = [
+        (entry.identity, record.manifest)
+        for entry in connections.commit_log().entries()
+        if entry.identity.startswith(unpark_identity(name, "")) and isinstance(record := entry.read(), SealRecord)
+    ]
+    return [
+        manifest
+        for record in records
+        for identity, manifest in seals
+        if identity == _identity(name, replace(record, at=str(manifest.window.start)))
+    ]
+
+
+def _check_possible(
+    connections: PipelineConnections, record: ParkedRecord, end: Checkpoint, state: CommitLogState
+) -> None:
+    """Raise an error of the table if its changes up to ``end`` cannot be published."""
+    name, table = connections.pipeline.name, record.table
+    try:
+        if not connections.pipeline.tables.matches(*table.split(".", 1)):
+            raise SettingsError(
+                f"{table} is parked, and pipeline {name!r} does not capture it any more: its changes from {record.at} "
+                "on cannot be published. Nothing was changed. Capture it again (`tables` in the YAML) and repeat this; "
+                f"or give its changes up with `changefeed unpark {name} --tables {table} --skip-changes`."
+            )
+        if not _misses_nothing(record, end):
+            check_left_out(name, record, state)
+            _check_there(connections, record, end, state)
+    except TerminalError as error:
+        error.of_tables(table)
+        raise
 
 
 def check_left_out(name: str, record: ParkedRecord, state: CommitLogState) -> None:
     """Raise AccountingError if a window after ``record`` has changes of its table: then an older version of changefeed,
     which does not know parked tables, has published it."""
+    seek = max(state.seeks, default=0)  # no seek is possible since the table was parked
     for number, manifest in state.seals.items():
         window = manifest.window
         is_after = window.server_uuid == record.source and window.start >= BinlogCoordinates.parse(record.at)
+        is_after = is_after and number > seek
         if is_after and record.table not in manifest.parked:
             raise AccountingError(
                 f"{record.table} is parked from {record.at} on, and window {number}, from {window.start}, did not "
@@ -147,12 +183,13 @@ def _identity(name: str, record: ParkedRecord) -> str:
     return unpark_identity(name, f"{record.table} {record.since_ms} {record.at}")
 
 
-def _forget_ended(connections: PipelineConnections, lease: Lease) -> None:
-    """Forget the progress of ranges that are published completely: those whose record is not in the log any more."""
+def _forget_old(connections: PipelineConnections, lease: Lease) -> None:
+    """Forget old published ranges: not those of tables that are still parked, nor the last KEPT_RANGES."""
     name, log = connections.pipeline.name, lease.log()
     used = {_identity(name, record) for record in parked_tables(log.read()).values()}
     prefix = unpark_identity(name, "")
-    forget_identities(connections, [each for each in log.identities() if each.startswith(prefix) and each not in used])
+    ended = [each for each in log.identities() if each.startswith(prefix) and each not in used]
+    forget_identities(connections, ended[:-KEPT_RANGES])
 
 
 def _move_on(lease: Lease, record: ParkedRecord) -> None:
@@ -191,7 +228,17 @@ def _publish(spark: SparkTarget, connections: PipelineConnections, record: Parke
         newest=file_identity(connections.mysql, record.source, end.coordinates.file),
     )
     narrowed = replace(connections, pipeline=pipeline_of(pipeline, record.table))
-    return ingest(spark, narrowed, window, identity=identity)
+    try:
+        return ingest(spark, narrowed, window, identity=identity)
+    except TerminalError as error:
+        error.args = (
+            f"{error} {record.table} stays parked, so the pipeline cannot be moved by a seek: unpark the table again "
+            f"after a correction; or give its changes up with `changefeed unpark {pipeline.name} --tables "
+            f"{record.table} --skip-changes`, and take a snapshot of the table.",
+            *error.args[1:],
+        )
+        error.of_tables(record.table)
+        raise
 
 
 def _check_there(

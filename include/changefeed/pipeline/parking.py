@@ -94,8 +94,9 @@ def park_tables(connections: PipelineConnections, window: Window, error: Termina
 
     Raises ``error``, with the reason, if it is not certain that exactly these changes would be missing: if a part of
     the window is published, if it comes from a failover, or if a snapshot depends on the changes; also if no other
-    table is left. Raises PipelineBusyError if another run is alive, and StaleCheckpointError or CheckpointError if one
-    published the window meanwhile, or a seek or a rename replaced it.
+    table is left. A function that fails on two tables of the window is no error of a table: then the table that was
+    parked for it is not parked any more, and ``error`` is raised. Raises PipelineBusyError if another run is alive, and
+    StaleCheckpointError or CheckpointError if one published the window meanwhile, or a seek or a rename replaced it.
     """
     pipeline = connections.pipeline
     with connections.lease(brief=True) as lease:
@@ -103,7 +104,10 @@ def park_tables(connections: PipelineConnections, window: Window, error: Termina
         state = lease.log().read()
         check_not_renamed(pipeline.name, state)
         check_next(window, state)
-        if why := _find_obstacle(connections, window, state, error):
+        others = _parked_for_same_function(window, state, error)
+        if others:
+            lease.log().keep(forgotten=others)  # nothing of the window is in Kafka, so they miss nothing
+        if why := _describe_shared(error, others) or _find_obstacle(connections, window, state, error):
             error.args = (f"{error} The table is not parked: {why}.", *error.args[1:])
             raise error
         now = int(time.time() * 1000)
@@ -111,7 +115,9 @@ def park_tables(connections: PipelineConnections, window: Window, error: Termina
         fault_point.reach("before_park")
         lease.log().keep(
             *(
-                ParkedRecord(table, window.server_uuid, str(window.start), window.start_gtids, reason, now)
+                ParkedRecord(
+                    table, window.server_uuid, str(window.start), window.start_gtids, reason, now, error.function
+                )
                 for table in error.tables
             )
         )
@@ -156,6 +162,28 @@ def _find_obstacle(
     if not captured - known.keys() - set(tables):
         return "the pipeline has no other table"
     return ""
+
+
+def _parked_for_same_function(window: Window, state: CommitLogState, error: TerminalError) -> list[ParkedRecord]:
+    """The other tables that were parked from the start of ``window`` on because the function of ``error`` failed."""
+    if not error.function or progress_in_window(window, state.progress):
+        return []
+    cause = (window.server_uuid, str(window.start), error.function)
+    return [
+        record
+        for table, record in parked_tables(state).items()
+        if (record.source, record.at, record.function) == cause and table not in error.tables
+    ]
+
+
+def _describe_shared(error: TerminalError, others: Collection[ParkedRecord]) -> str:
+    if not others:
+        return ""
+    names = _describe([record.table for record in others])
+    return (
+        f"function {error.function!r} failed on {', '.join(record.table for record in others)} in the same window too, "
+        f"so the function is the cause and not a table, and {names} not parked any more"
+    )
 
 
 def _reason(pipeline: Pipeline, window: Window, error: TerminalError) -> str:

@@ -62,7 +62,7 @@ class TransformFailed(Exception):
             f"'{change.database}.{change.table}' with key {key} (op {change.op}, GTID {change.gtid!r}): {self.reason}. "
             "Nothing of its window is published. Correct the function and run again; or set kafka.on_bad_record: "
             "dead_letter, and such changes go there without their rows."
-        ).of_tables(*([] if self.is_outage else [f"{change.database}.{change.table}"]))
+        ).of_tables(*([] if self.is_outage else [f"{change.database}.{change.table}"]), function=self.name)
 
 
 Failures = dict[int, TransformFailed]

@@ -16,10 +16,11 @@ from any_topics import AnyTopics
 
 from changefeed.errors import AccountingError, CompatibilityError, SchemaError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import LogEntry, ParkedRecord, SealRecord
+from changefeed.kafka.commit_log.records import LogEntry, LogRecord, ParkedRecord, SealRecord, SeekLogRecord
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
+from changefeed.model.seek import SeekRecord
 from changefeed.model.window import Window
 from changefeed.operations.unpark import check_left_out, pipeline_of
 from changefeed.pipeline.connections import PipelineConnections
@@ -131,20 +132,30 @@ def test_an_outage_of_what_a_function_calls_is_not_an_error_of_its_table(
 
 
 @pytest.mark.parametrize(
-    ("number", "start", "parked", "is_older"),
-    [(1, 100, (), True), (1, 100, ("shop.orders",), False), (1, 50, (), False)],
+    ("number", "start", "parked", "seek", "is_older"),
+    [
+        (2, 100, (), 1, True),
+        (2, 100, ("shop.orders",), 1, False),
+        (2, 50, (), 1, False),
+        (2, 100, (), 3, False),  # published before the seek, after which the table was parked
+    ],
 )
 def test_changes_that_an_older_version_published_are_not_published_again(
-    number: int, start: int, parked: tuple[str, ...], is_older: bool
+    number: int, start: int, parked: tuple[str, ...], seek: int, is_older: bool
 ) -> None:
     window = replace(WINDOW, number=number, start=replace(AT, position=start), head=replace(AT, position=200))
-    entry = SealRecord(Manifest(window, 0, 0, 0, {}, 0, (), parked=parked))
-    log = KafkaRecord("log", 0, 0, entry.key("shop"), entry.value(), (), 0, stamped_by_broker=True)
-    made = LogEntry.of(log)
-    assert made is not None
+    sought = SeekRecord(seek, 0, "ada", "", "", None, "", str(AT), "", 0, 0, "uuid")
+    entries = []
+    records: tuple[LogRecord, ...] = (
+        SealRecord(Manifest(window, 0, 0, 0, {}, 0, (), parked=parked)),
+        SeekLogRecord(sought),
+    )
+    for entry in records:
+        log = KafkaRecord("log", 0, 0, entry.key("shop"), entry.value(), (), 0, stamped_by_broker=True)
+        entries.append(LogEntry.of(log))
     record = replace(RECORD, at="b.000001:100")
     with pytest.raises(AccountingError, match="older version") if is_older else nullcontext():
-        check_left_out("shop", record, CommitLogState((made,)))
+        check_left_out("shop", record, CommitLogState(tuple(filter(None, entries))))
 
 
 def test_parking_does_not_shape_messages() -> None:

@@ -227,8 +227,8 @@ class ParkedRecord(LogRecord, kind="parked"):
     """A captured table that windows leave out: its changes from ``at`` on are not published.
 
     ``at``, FILE:POSITION, is a commit boundary of server ``source``, after the transactions ``gtids``. ``reason`` is
-    the first sentence of the error for which it was parked at ``since_ms``. While the record exists, no window has
-    changes of the table.
+    the first sentence of the error for which it was parked at ``since_ms``, and ``function`` the name of the function
+    that failed, if one did. While the record exists, no window has changes of the table.
     """
 
     table: str
@@ -237,6 +237,7 @@ class ParkedRecord(LogRecord, kind="parked"):
     gtids: str
     reason: str
     since_ms: int
+    function: str = ""
 
     @property
     def parts(self) -> tuple[str | int, ...]:
@@ -245,12 +246,14 @@ class ParkedRecord(LogRecord, kind="parked"):
     def to_json(self) -> Any:
         values = asdict(self)
         del values["table"]
+        if not self.function:
+            del values["function"]
         return values
 
     @classmethod
     def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
         source, at, gtids, reason = (str(value[name]) for name in ("source", "at", "gtids", "reason"))
-        return cls(str(parts[0]), source, at, gtids, reason, int(value["since_ms"]))
+        return cls(str(parts[0]), source, at, gtids, reason, int(value["since_ms"]), str(value.get("function", "")))
 
 
 @dataclass(frozen=True)

@@ -45,21 +45,22 @@ class Failure(TaskMessage):
     message: str
     tables: tuple[str, ...] = ()
     """The tables to which alone the error belongs, as in `ChangefeedError.tables`."""
+    function: str = ""
 
     @classmethod
     def of(cls, error: ChangefeedError) -> Self:
         """The message of ``error``."""
-        return cls(type(error).__name__, str(error), error.tables)
+        return cls(type(error).__name__, str(error), error.tables, error.function)
 
     @classmethod
     def from_json(cls, values: Any, /) -> Self:
-        return cls(values["name"], values["message"], tuple(values["tables"]))
+        return cls(values["name"], values["message"], tuple(values["tables"]), values["function"])
 
     @property
     def error(self) -> ChangefeedError:
         """The error, with its original class if this version has it, else ChangefeedError."""
         known = {each.__name__: each for each in _with_subclasses(ChangefeedError)}
-        return known.get(self.name, ChangefeedError)(self.message).of_tables(*self.tables)
+        return known.get(self.name, ChangefeedError)(self.message).of_tables(*self.tables, function=self.function)
 
 
 @dataclass(frozen=True)
