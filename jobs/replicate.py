@@ -13,12 +13,14 @@ import sys
 from collections.abc import Generator
 
 from changefeed.model.connection import from_environment
+from changefeed.model.topic_name import schema_changes_topic
 from changefeed.pipeline.connections import PipelineConnections, mysql_connection
 from changefeed.replicate.run import replicate
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline_settings import OnStatement
 from changefeed.settings.requests.replicate import ReplicateRequest
 from changefeed.spark.job_file import read_job_file
+from changefeed.spark.job_result import write_result
 from changefeed.spark.run_as_job import run_as_job
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
@@ -36,6 +38,8 @@ def apply(arguments: argparse.Namespace) -> Generator[str]:
     follower = mysql_connection(request.connection, from_environment)
     runs = request.statements is OnStatement.RUN
     done = replicate(connections, follower, request.databases, sessions=request.sessions, runs_statements=runs)
+    topic = schema_changes_topic(arguments.pipeline, connections.pipeline.topics.suffix)
+    write_result(rows=done.tables, records={topic: done.definitions})
     if done.start is None:
         yield f"{request.connection}: nothing is published yet; the follower starts with the pipeline's first window"
         return

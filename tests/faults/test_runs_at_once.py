@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from faults.feed import Feed
@@ -76,3 +79,49 @@ def test_run_waits_for_a_short_run_and_with_a_long_timeout_for_all(kafka_broker:
             order.append("holder")
         waiting.join(240)
     assert order == ["holder", "waiter"] * 2
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.lease import Lease
+from changefeed.spark.task_watch import end_with_task
+
+end_with_task()
+bootstrap, topic, name, folder = sys.argv[1:]
+with Lease(KafkaConnection(bootstrap), topic, name, 600):
+    try:
+        Path(folder, "held").touch()
+        time.sleep(600)
+    finally:
+        Path(folder, "ends").touch()
+        time.sleep(600)
+"""
+
+
+@pytest.mark.extended
+def test_driver_in_a_container_returns_its_claim_before_it_ends(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """YARN sends SIGKILL 250 ms after SIGTERM, which is too short for the end in order."""
+    connection = KafkaConnection(kafka_broker.bootstrap)
+    topic = Pipeline(connection, unique_name).log_topic
+    arguments = [kafka_broker.bootstrap, topic, unique_name, str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, *arguments], env={**os.environ, "CONTAINER_ID": "container_1_1_01_1"}
+    ) as driver:
+        try:
+            wait_for(driver, tmp_path / "held")
+            driver.send_signal(signal.SIGTERM)
+            wait_for(driver, tmp_path / "ends")
+        finally:
+            driver.kill()
+    with Lease(connection, topic, unique_name, 600):
+        assert "did not end in order" not in caplog.text
+
+
+def wait_for(process: subprocess.Popen[bytes], file: Path) -> None:
+    while not file.exists():
+        assert process.poll() is None
+        time.sleep(0.05)

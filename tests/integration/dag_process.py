@@ -2,7 +2,7 @@
 
 Arguments: the DAG's id, and a file descriptor for results. Lines of standard input are commands: `run`, or `run CONF`
 with the run's conf as JSON, or `again TASK` to repeat a task of the last run, like a retry. Results are lines of JSON
-with the state of each task.
+with the state of each task. `of DAG run` runs another DAG, which `again` then means.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ def main() -> None:
     run = None
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)  # as Airflow's task runner
     for line in map(str.strip, sys.stdin):
+        if line.startswith("of "):
+            _, dag_id, line = line.split(maxsplit=2)
         dag = DagBag().dags[dag_id]  # parsed before each run, as in Airflow
         dag.deadline = None  # dag.test() cannot run a DAG with a deadline
         match line.split(maxsplit=1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG
 
-from changefeed.airflow.alerts import create_notifier, notify, require_no_template_file
+from changefeed.airflow.alerts import create_notifier, deadline_missed, notify, require_no_template_file
 from changefeed.errors import SettingsError
 from changefeed.settings.file import read_pipeline
 from changefeed.settings.pipeline import Pipeline
@@ -108,6 +109,26 @@ def test_allowed_notifier_sends_the_alert_despite_a_refused_one(
         "the alert's text is not rendered as a template"
     )
     assert f"{POPEN!r} is not in `notifiers`" in caplog.text
+
+
+@pytest.mark.parametrize("are_stored", [True, False])
+def test_deadline_alert_stored_before_an_upgrade_goes_to_the_current_notifiers(
+    allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_stored: bool
+) -> None:
+    allow(SMTP)
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
+    arguments = "to: ops@example.com, from_email: cdc@example.com, subject: late, html_content: '{{ changefeed.text }}'"
+    notifiers = pipeline(tmp_path, f"{{notifier: {SMTP}, arguments: {{{arguments}}}}}").alerts.notify
+    stored: dict[str, Any] = {"notify": [each.model_dump() for each in notifiers]} if are_stored else {}
+    if are_stored:
+        (tmp_path / "shop.yaml").unlink()  # the triggerer of a DAG bundle has no pipelines
+    with mail_server() as (port, mails):
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{port}/?disable_ssl=true&disable_tls=true")
+        asyncio.run(deadline_missed("shop", **stored, context={}))
+    assert [mail["Subject"] for mail in mails] == ["late"]
+    (tmp_path / "shop.yaml").unlink(missing_ok=True)
+    with pytest.raises(SettingsError, match="no pipeline 'shop'"):
+        asyncio.run(deadline_missed("shop", context={}))
 
 
 def test_invalid_site_file_stops_alerts_only(

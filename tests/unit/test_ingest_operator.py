@@ -30,6 +30,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IngestOperator:
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
     operator = IngestOperator(task_id="ingest", pipeline="shop")
     operator._job_file = tmp_path / "job" / JOB_FILE
+    operator._result_file = tmp_path / "job" / "result.json"
     return operator
 
 

@@ -29,7 +29,7 @@ def schemas(monkeypatch: pytest.MonkeyPatch) -> Schemas:
 
 
 def lineage_of(more: str = "", **published: Any) -> Any:
-    return lineage.operator_lineage(parse_pipeline(YAML + more, "shop.yaml"), published)
+    return lineage.published_lineage(parse_pipeline(YAML + more, "shop.yaml"), published)
 
 
 @pytest.mark.usefixtures("schemas")
@@ -82,6 +82,50 @@ def test_task_that_published_nothing_has_no_datasets() -> None:
     for published in ({}, {"rows": {}, "records": {}}, {"rows": {"shop.empty": {"c": 0}}}):
         found = lineage_of(**published)
         assert (found.inputs, found.outputs) == ([], [])
+
+
+def counts(datasets: Any, facets: str, statistics: str) -> dict[tuple[str, str], int]:
+    return {(each.namespace, each.name): getattr(each, facets)[statistics].rowCount for each in datasets}
+
+
+@pytest.mark.usefixtures("schemas")
+def test_a_follower_gets_topics_as_inputs_and_its_tables_as_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_COPY", "mysql://writer:hush-hush@db2")
+    pipeline = parse_pipeline(YAML, "shop.yaml")
+    applied = {"rows": {"shop.orders": 4, "shop.items": 2}, "records": {"shop.schema-changes": 1, "shop.none": 0}}
+    found = lineage.applied_lineage(pipeline, applied, "copy")
+    assert counts(found.inputs, "inputFacets", "inputStatistics") == {
+        ("kafka://b1:9092", "shop.orders"): 4,
+        ("kafka://b1:9092", "shop.items"): 2,
+        ("kafka://b1:9092", "shop.schema-changes"): 1,
+    }
+    assert counts(found.outputs, "outputFacets", "outputStatistics") == {
+        ("mysql://db2:3306", "shop.orders"): 4,
+        ("mysql://db2:3306", "shop.items"): 2,
+    }
+    origins = found.outputs[0].facets["columnLineage"].fields
+    assert [(each.namespace, each.name, each.field) for each in origins["email"].inputFields] == [
+        ("kafka://b1:9092", "shop.orders", "email")
+    ]
+    assert "hush-hush" not in repr(found)
+    nothing = lineage.applied_lineage(pipeline, {}, "copy")
+    assert (nothing.inputs, nothing.outputs) == ([], [])
+
+
+@pytest.mark.usefixtures("schemas")
+@pytest.mark.parametrize(("follower", "server"), [("", "db1:3307"), ("copy", "db2:3306")])
+def test_verification_has_both_sides_as_inputs(monkeypatch: pytest.MonkeyPatch, follower: str, server: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_COPY", "mysql://reader@db2")
+    tables = [
+        {"table": "shop.orders", "topic": "shop.orders", "rows": 3, "records": 5},
+        {"table": "shop.gone", "topic": "", "rows": 0, "records": 0},
+    ]
+    found = lineage.compared_lineage(parse_pipeline(YAML, "shop.yaml"), {"follower": follower, "tables": tables})
+    assert found.outputs == []
+    assert counts(found.inputs, "inputFacets", "inputStatistics") == {
+        (f"mysql://{server}", "shop.orders"): 3,
+        ("kafka://b1:9092", "shop.orders"): 5,
+    }
 
 
 def test_schema_history_that_is_not_read_in_time_is_left_out(

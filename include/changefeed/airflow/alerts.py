@@ -12,6 +12,7 @@ from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
 from changefeed.settings.alert_limits import AlertLimits
+from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import NotifierSettings
 from changefeed.settings.site import load_site
@@ -115,14 +116,22 @@ def failure_callback(pipeline: Pipeline) -> Callable[[Any], None]:
     return send_alert
 
 
-async def deadline_missed(pipeline: str, notify: list[dict[str, Any]], **_: Any) -> None:
+async def deadline_missed(pipeline: str, notify: list[dict[str, Any]] | None = None, **_: Any) -> None:
     """Alert by the notifiers ``notify`` that a run missed its deadline.
 
     Runs in the triggerer, which may have no pipelines. Airflow stores this function's name and arguments with each run.
+    An earlier release stored no ``notify``: then the notifiers are the pipeline's current ones. Raises SettingsError if
+    they are needed, and the triggerer does not have the pipeline.
     """
     text = f"a run of pipeline {pipeline!r} has not finished by its deadline"
-    notifiers = [NotifierSettings.model_validate(each) for each in notify]
+    notifiers = await asyncio.to_thread(_notifiers_of, pipeline, notify)
     await asyncio.to_thread(_send, pipeline, notifiers, "deadline missed", text, {})
+
+
+def _notifiers_of(pipeline: str, stored: list[dict[str, Any]] | None) -> Sequence[NotifierSettings]:
+    if stored is None:
+        return load_pipeline(pipeline).alerts.notify
+    return [NotifierSettings.model_validate(each) for each in stored]
 
 
 def exceeded_limits(

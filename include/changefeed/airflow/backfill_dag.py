@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
-from changefeed.airflow.lineage import PublishingTask
+from changefeed.airflow.lineage import DatasetsTask
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import backfill_params, read_params
 from changefeed.airflow.reporting import records_by_topic, table_lines, window_lines
@@ -61,7 +61,7 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
             arguments=[],
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
-        finish = PublishingTask(
+        finish = DatasetsTask(
             task_id="finish", pipeline=pipeline.name, python_callable=finish_range, op_args=[pipeline.name, plan]
         )
         plan >> ingest >> finish

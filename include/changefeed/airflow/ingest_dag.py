@@ -13,7 +13,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from changefeed.airflow.alerts import deadline_missed, failure_callback
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
-from changefeed.airflow.lineage import PublishingTask
+from changefeed.airflow.lineage import DatasetsTask
 from changefeed.airflow.markdown import code
 from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
@@ -82,7 +82,7 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
             conf=pipeline.spark.conf,
             pool=pipeline.pool,
         )
-        commit = PublishingTask(
+        commit = DatasetsTask(
             task_id="commit",
             pipeline=pipeline.name,
             python_callable=commit_window,

@@ -31,6 +31,7 @@ from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
 from changefeed.spark.job_file import JOB_FILE, JobFile
+from changefeed.spark.job_result import JOB_RESULT, JobResult, read_result
 from changefeed.spark.run_as_job import EXIT_TERMINAL
 
 SOURCE_ROOT = Path(__file__).parents[2]
@@ -66,12 +67,15 @@ class JobOperator(SparkSubmitOperator):
         self.pipeline_name = pipeline
         self._conf = JOB_CONF
         self._plan: Any = None
-        self._job_file = Path()
+        self._result: JobResult = {}
+        """What the job has done, as far as it says so. An attempt that failed may have done a part."""
+        self._job_file = self._result_file = Path()
         self._conf_file: IO[str]
         self._python: SubprocessHook | None = None
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
         environment = job_environment(pipeline)
+        environment[JOB_RESULT] = str(self._result_file)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SOURCE_ROOT), environment.get("PYTHONPATH"))))
         return environment
 
@@ -107,30 +111,35 @@ class JobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> Any:
         with TemporaryDirectory(prefix="changefeed-job-") as folder, _private_file("spark") as self._conf_file:
             self._plan = self._read_plan(context)
-            self._job_file = Path(folder, JOB_FILE)
-            return self._run(context)
+            self._job_file, self._result_file = Path(folder, JOB_FILE), Path(folder, "result.json")
+            try:
+                self._run(context)
+            finally:
+                self._result = read_result(self._result_file)
+            return self._result or None
 
     def _read_plan(self, context: Context) -> Any:
         return context["ti"].xcom_pull(task_ids="plan")
 
-    def _run(self, context: Context) -> Any:
+    def _run(self, context: Context) -> None:
         if context["ti"].try_number > 1:
             report_retry(self.pipeline_name, self.task_id)
         pipeline = load_pipeline(self.pipeline_name)
         variables = job_variables(pipeline, *self._further_connections(pipeline))
         JobFile.of(self._plan, pipeline, variables).write(self._job_file.parent)
         if pipeline.spark.connect:
-            return self._run_with_connect(pipeline)
+            self._run_with_connect(pipeline)
+            return
         self._hook = None
         try:
-            return super().execute(context)
+            super().execute(context)
         except AirflowException as error:
             hook = self._hook
             if not isinstance(hook, CleanSparkSubmitHook):
                 raise
             if hook.is_elsewhere and self._is_published():
                 self.log.warning("all windows of the run are sealed, so the task is done, in spite of: %s", error)
-                return None
+                return
             if hook.exit_code == EXIT_TERMINAL or _TERMINAL_DRIVER.search(str(error)):
                 raise AirflowFailException(
                     f"the error is terminal, so the task is not retried; see the log above: {error}"

@@ -8,6 +8,7 @@ from airflow.sdk import DAG, Context
 
 from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name, task_settings
 from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.lineage import applied_lineage
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import FollowerSettings, find_follower
@@ -63,6 +64,10 @@ class ReplicateOperator(JobOperator):
 
     def _further_connections(self, pipeline: Pipeline) -> tuple[str, ...]:
         return (self._settings(pipeline).connection,)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002 - the interface
+        """The lineage of this attempt, from topics to the follower's tables."""
+        return applied_lineage(load_pipeline(self.pipeline_name), self._result, self.follower)
 
     def _deploy_mode_of(self, pipeline: Pipeline) -> str:  # noqa: ARG002 - the job uses no Spark
         return "client"

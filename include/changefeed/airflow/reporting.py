@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from airflow.sdk.observability import stats
@@ -50,10 +51,9 @@ def report_retry(pipeline: str, task: str) -> None:
 
 def records_by_topic(manifests: Iterable[Manifest]) -> dict[str, int]:
     """The number of records that all attempts at the windows published, by topic."""
-    records: dict[str, int] = {}
+    records: Counter[str] = Counter()
     for manifest in manifests:
-        for receipt in manifest.topics:
-            records[receipt.topic] = records.get(receipt.topic, 0) + receipt.messages + receipt.already_there
+        records.update(manifest.records)
     return dict(sorted(records.items()))
 
 

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Context, get_current_context, task
 from changefeed.airflow.backfill_dag import POOL_VARIABLE
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
-from changefeed.airflow.lineage import PublishingTask
+from changefeed.airflow.lineage import DatasetsTask
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, snapshot_params
 from changefeed.airflow.reporting import table_lines
@@ -53,7 +53,7 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
             arguments=[],
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
-        finish = PublishingTask(
+        finish = DatasetsTask(
             task_id="finish", pipeline=pipeline.name, python_callable=finish_tables, op_args=[pipeline.name, plan]
         )
         plan >> snapshot >> finish

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, get_current_context, task
 from changefeed.airflow.assets import emit_events, pipeline_alias
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
-from changefeed.airflow.lineage import PublishingTask
+from changefeed.airflow.lineage import DatasetsTask
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, unpark_params
 from changefeed.airflow.reporting import records_by_topic, sum_rows, window_lines
@@ -44,7 +44,7 @@ def unpark_dag(pipeline: Pipeline) -> DAG:
         unpark = JobOperator(
             task_id="unpark", pipeline=pipeline.name, job="unpark.py", arguments=[pipeline.name], pool=pipeline.pool
         )
-        finish = PublishingTask(
+        finish = DatasetsTask(
             task_id="finish",
             pipeline=pipeline.name,
             python_callable=finish_unpark,

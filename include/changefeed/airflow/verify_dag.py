@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.lineage import DatasetsTask, compared_lineage
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, verify_params
 from changefeed.airflow.reporting import report_verification
@@ -44,7 +45,13 @@ def verify_dag(pipeline: Pipeline) -> DAG:
     with dag:
         plan = task(task_id="plan")(plan_comparison)(pipeline.name)
         compare = VerifyOperator(task_id="compare", pipeline=pipeline.name, pool=pipeline.pool)
-        result = task(task_id="result")(report_result)(pipeline.name)
+        result = ResultTask(
+            task_id="result",
+            pipeline=pipeline.name,
+            lineage=compared_lineage,
+            python_callable=report_result,
+            op_args=[pipeline.name],
+        )
         cast(Any, plan) >> compare >> result
     dag.params.update(_form(pipeline))  # last: tasks that are created later copy the params
     return dag
@@ -69,6 +76,20 @@ class VerifyOperator(JobOperator):
         return (fail_fast(lambda: find_follower(pipeline.followers, self._follower)).connection,)
 
 
+class ResultTask(DatasetsTask):
+    """Returns the report of the comparison. Fails if it found a difference; the lineage has what it read then too."""
+
+    def execute(self, context: Context) -> Any:
+        from changefeed.verify.report import VerifyReport, summary
+
+        report = VerifyReport.from_json(super().execute(context))
+        if report.outcome == "differs":
+            raise AirflowFailException(
+                f"{summary(report)[0]}. The first keys, with both rows, are in the log of the task `compare`."
+            )
+        return report.to_json()
+
+
 def _form(pipeline: Pipeline) -> dict[str, Param]:
     return verify_params([follower.connection for follower in pipeline.followers])
 
@@ -80,7 +101,7 @@ def plan_comparison(name: str) -> dict[str, Any]:
 
 
 def report_result(name: str) -> dict[str, Any]:
-    """The report of the run's comparison, from the commit log. Fails if the comparison found a difference."""
+    """The report of the run's comparison, from the commit log."""
     from changefeed.pipeline.windows import last_stable_state
     from changefeed.verify.report import last_reports, summary
 
@@ -93,9 +114,6 @@ def report_result(name: str) -> dict[str, Any]:
             "The result of this run is in the log of its task `compare`."
         )
     report_verification(name, report.follower, report.outcome, report.equal_rows, report.differing)
-    lines = summary(report)
-    for line in lines:
+    for line in summary(report):
         _log.info("%s", line)
-    if report.outcome == "differs":
-        raise AirflowFailException(f"{lines[0]}. The first keys, with both rows, are in the log of the task `compare`.")
     return report.to_json()

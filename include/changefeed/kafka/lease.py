@@ -25,6 +25,7 @@ import time
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -40,6 +41,8 @@ from changefeed.kafka.record_writer import RecordWriter
 from changefeed.model.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
+_held: set[Lease] = set()
+"""The leases that this process holds."""
 
 BEATS = 5
 """How often a claim is repeated within the time after which a silent run counts as dead."""
@@ -112,6 +115,7 @@ class Lease:
             self._beat.start()
             self._take_over()
             self._is_held = True
+            _held.add(self)
         except BaseException:
             self._give_back()
             raise
@@ -144,19 +148,24 @@ class Lease:
                 returned.result()
 
     def _return_claim(self) -> None:
+        _held.discard(self)
         self._is_held = False
         self._fenced.close()
-        self._done.set()
-        if self._beat.ident is not None:  # it was started
-            self._beat.join()
         try:
-            if self._first >= 0:
-                self._write(self.attempt, None)
+            self._write_return()
         except ChangefeedError as error:
             _log.warning("the claim of this run was not given back, the next run waits %g s: %s", self._seconds, error)
         finally:
             if self._claims is not None:
                 self._claims.close()
+
+    def _write_return(self) -> None:
+        """End the repetition of the claim, and return it. Raises BrokerUnavailableError."""
+        self._done.set()
+        if self._beat.ident is not None:  # it was started
+            self._beat.join()
+        if self._first >= 0:
+            self._write(self.attempt, None)
 
     def _claim(self) -> int:
         """Repeat the claim; return the offset of its record."""
@@ -236,6 +245,16 @@ class Lease:
             claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
         else:
             claims.pop(name, None)  # the run returned its claim
+
+    @staticmethod
+    def return_held() -> None:
+        """Return the claims of the leases that this process holds, at once, because it is killed in a moment.
+
+        What the process still does is fenced by the next holder, as that of a run that looks dead.
+        """
+        for lease in list(_held):
+            with suppress(ChangefeedError):
+                lease._write_return()
 
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write ``claim``, or with None the return of a claim; return the record's offset."""

@@ -86,6 +86,14 @@ class Manifest:
         return sum(receipt.dead_letters for receipt in self.topics)
 
     @property
+    def records(self) -> dict[str, int]:
+        """The number of records that all attempts at the window published, by topic."""
+        records: Counter[str] = Counter()
+        for receipt in self.topics:
+            records[receipt.topic] += receipt.messages + receipt.already_there
+        return dict(records)
+
+    @property
     def row_count(self) -> int:
         """Row changes of all tables."""
         return sum(sum(ops.values()) for ops in self.rows.values())

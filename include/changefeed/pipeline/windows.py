@@ -25,6 +25,13 @@ def commit_log_state(
     return log.read(open_seconds=open_seconds) if log.exists() else CommitLogState()
 
 
+def commit_log_states(connections: PipelineConnections, identity: str) -> tuple[CommitLogState, CommitLogState]:
+    """The states of the pipeline's windows and of ``identity``, from one reading of the commit log; both are empty
+    before the first run. Raises what `commit_log_state` raises."""
+    log = connections.commit_log()
+    return log.read_with(identity) if log.exists() else (CommitLogState(), CommitLogState())
+
+
 def last_stable_state(connections: PipelineConnections) -> CommitLogState:
     """The state of the commit log before the first transaction that stays open, for example of a live or killed run.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,11 +35,16 @@ _INNODB, _LOGGED, _UNCHECKED = (
 
 @dataclass
 class AppliedCounts:
-    """The numbers of row changes, DDL statements and changes in statement format that were applied."""
+    """The numbers of row changes by table, of DDL statements and of changes in statement format that were applied."""
 
-    rows: int = 0
+    tables: Counter[tuple[str, str]] = field(default_factory=Counter)
     ddl_statements: int = 0
     statements: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The number of row changes of all tables."""
+        return self.tables.total()
 
 
 @dataclass
@@ -130,10 +136,11 @@ class Applier:
         self._write()
         self.commits.finish(watermark, offsets)
 
-    def count(self, rows: int) -> None:
-        """Add ``rows`` to the number of rows that were written in the open transaction."""
+    def count(self, table: tuple[str, str], rows: int) -> None:
+        """Add ``rows`` to the number of rows of ``table`` that were written in the open transaction."""
         self.commits.uncommitted_rows += rows
-        self.counts.rows += rows
+        self.commits.uncommitted[table] += rows
+        self.counts.tables[table] += rows
 
     def forget_tables(self) -> None:
         """Read table definitions again from now on. No change may be pending."""
@@ -174,7 +181,7 @@ class Applier:
             texts = []
         for changes, created in texts:
             changes.take_texts(created)
-            self.count(len(created.words))
+            self.count((changes.table.database, changes.table.table), len(created.words))
         for order, change, in_order in read:
             self._resolve_delete(order)
             self._take(order, change, in_order=in_order)
@@ -266,7 +273,7 @@ class Applier:
         if in_order:
             self.tables.write()
         changes.take(change, in_order=in_order)
-        self.count(1)
+        self.count((change.database, change.table), 1)
 
     def _write(self) -> None:
         self._resolve_delete(None)

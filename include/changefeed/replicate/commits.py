@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ class Commits:
 
     - ``session``: reads tables, and runs statements with an implicit commit.
     - ``filling``: each commit also stores its changed state.
-    - ``uncommitted_rows``: the number of changes since the last commit.
+    - ``uncommitted_rows``: the number of changes since the last commit; ``uncommitted``: of row changes, by table.
     - ``end_of_changes``: the position after the last change.
     """
 
@@ -34,6 +35,7 @@ class Commits:
     position: FollowerPosition
     filling: Filling
     uncommitted_rows: int = 0
+    uncommitted: Counter[tuple[str, str]] = field(default_factory=Counter)
     end_of_changes: BinlogCoordinates | None = None
     _offsets_at: float = field(default_factory=time.monotonic)
 
@@ -58,6 +60,7 @@ class Commits:
         ``offsets`` are stored only every ten seconds. The next run may read older records again, and skips them.
         """
         self.uncommitted_rows = 0
+        self.uncommitted.clear()
         now = time.monotonic()
         stores_offsets = offsets is not None and now - self._offsets_at > _OFFSETS_SECONDS
         if stores_offsets:

@@ -211,7 +211,7 @@ class Filler:
                 changes.overwrite_each([each.after for each in rows if each.after is not None])
         next_offset = read.first_offset + int(block.words[-1, OFFSET]) + 1
         self.filling.note_rows(database, table, read, len(block), next_offset)
-        self.applier.count(len(block))
+        self.applier.count((database, table), len(block))
         at_commit = not block.words[0, OWN]
         if at_commit and self.applier.commits.is_full:
             self.applier.commit_here(offsets)
@@ -245,6 +245,6 @@ class Filler:
         changes = applier.tables.changes_of(database, table)
         for number, change in enumerate(self.rows.of(record)):
             changes.take(change)
-            applier.counts.rows += 1
+            applier.counts.tables[database, table] += 1
             if number % COMMIT_ROWS == COMMIT_ROWS - 1:
                 changes.write()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from changefeed.ddl.session import Flavour, Server
 from changefeed.errors import FollowerError, SettingsError
@@ -47,8 +47,8 @@ _LOGS_CASCADES = (9, 6)
 class ReplicationResult:
     """The result of a run: the positions before and after it, and the numbers of applied changes.
 
-    ``rows`` counts row changes, ``definitions`` DDL statements. Both positions are None if the pipeline has published
-    nothing yet. The command prints the fields as JSON.
+    ``rows`` counts row changes, ``tables`` those of each "database.table", ``definitions`` DDL statements. Both
+    positions are None if the pipeline has published nothing yet. The command prints the fields as JSON.
     """
 
     start: BinlogCoordinates | None
@@ -59,6 +59,7 @@ class ReplicationResult:
     """The number of changes in statement format that were applied."""
     waiting: tuple[str, ...] = ()
     """The tables that are not complete yet, because they wait for a snapshot or for its rows."""
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 def replicate(
@@ -133,7 +134,7 @@ def replicate(
                         "to be filled by a snapshot: nothing more was done. Drop it there by hand, and run again."
                     ) from error
                 emptied.update(error.names)
-                counts.rows -= min(commits.uncommitted_rows, counts.rows)  # these are rolled back
+                counts.tables.subtract(commits.uncommitted)  # these are rolled back
                 session.roll_back()
                 session.apply_settings()
                 position = drop_tables(session, positions, error.names)
@@ -209,7 +210,8 @@ def _apply_sealed_range(
             filler.finish(sealed_range.watermark, blocks.offsets)
     counts = filler.applier.counts
     end = commits.position.coordinates
-    return ReplicationResult(start, end, counts.rows, counts.ddl_statements, counts.statements, filling.waiting)
+    tables = {f"{database}.{table}": rows for (database, table), rows in sorted(counts.tables.items()) if rows}
+    return ReplicationResult(start, end, counts.rows, counts.ddl_statements, counts.statements, filling.waiting, tables)
 
 
 def _first_position(

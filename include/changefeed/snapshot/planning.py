@@ -19,7 +19,7 @@ from changefeed.pipeline.parking import check_none_parked
 from changefeed.pipeline.plan import plan
 from changefeed.pipeline.rights import check_rights, known_tables
 from changefeed.pipeline.topics import table_topics
-from changefeed.pipeline.windows import commit_log_state
+from changefeed.pipeline.windows import commit_log_states
 from changefeed.settings.message_rules import message_rules
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
@@ -98,17 +98,17 @@ def plan_snapshot(
     pipeline = connections.pipeline
     check_takes_snapshots(pipeline)
     with ThreadPoolExecutor(1, "changefeed-plan") as beside:
-        logged = beside.submit(commit_log_state, connections, identity)
-        of_windows = beside.submit(commit_log_state, connections)
+        logged = beside.submit(commit_log_states, connections, identity)
         checkpoint = _checkpoint(connections, store, keep_first=not dry_run)
     with connections.session() as session:
         check_row_images(session)
         check_rights(connections, session, known_tables(connections), request.tables)
         topics = table_topics(pipeline, session, sequences=False)
-        begun = logged.result().of(SnapshotRecord)
+        of_windows, own = logged.result()
+        begun = own.of(SnapshotRecord)
         progress = begun[0] if begun else _plan_tables(pipeline, session, request, topics)
         names_read = {table.name for table in progress.tables}
-        check_none_parked(pipeline.name, of_windows.result(), f"snapshot {identity!r}", names_read)
+        check_none_parked(pipeline.name, of_windows, f"snapshot {identity!r}", names_read)
         if pipeline.hides_columns:
             names = ((table.database, table.table) for table in progress.tables)
             check_bounds(connections, table_schemas(session, names).values())

@@ -4,7 +4,8 @@ The task passes the processes that it depends on, itself and its supervisor, as 
 thread of the driver waits for the end of these and of the driver's parent, which is the JVM under spark-submit. A pipe
 or a signal of the kernel (PR_SET_PDEATHSIG) would not reach the driver: spark-submit is a shell script, and the JVM
 closes inherited files before it starts Python. In cluster mode the driver does not get the variable, and outlives the
-task, which finds it again.
+task, which finds it again. If YARN ends its container, it sends SIGTERM to all processes in it, and SIGKILL after
+`yarn.nodemanager.sleep-delay-before-sigkill.ms` (250): enough to return the claim, and not to end in order.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ TASK_PROCESSES = "CHANGEFEED_TASK_PROCESSES"
 _LOOK_SECONDS = 0.5
 """How often it looks whether they have ended, if the kernel does not tell it."""
 
+_YARN_CONTAINER = "CONTAINER_ID"
+"""The environment variable by which YARN names a process's container."""
+
 END_SECONDS = 30
 """How long a job may take to end in order, before it is killed."""
 
@@ -37,10 +41,12 @@ def end_with_task() -> None:
 
     SystemExit is raised in the main thread, which must be the caller. So the job cancels its work and returns its
     claim, and a retry need not wait until the claim is void. If this takes longer than END_SECONDS, the process is
-    killed, which loses and repeats nothing.
+    killed, which loses and repeats nothing. A driver in a container of YARN returns its claim first.
     """
     pids = os.environ.get(TASK_PROCESSES, "")
     if not pids:
+        if _YARN_CONTAINER in os.environ:
+            signal.signal(signal.SIGTERM, _end_in_container)
         return
     signal.signal(signal.SIGTERM, _end)
     watched = [*map(int, pids.split(",")), os.getppid()]
@@ -52,6 +58,14 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     _kill_later()
     threading.Thread(target=_cancel_jobs, name="changefeed-cancel", daemon=True).start()
     raise SystemExit(128 + number)
+
+
+def _end_in_container(number: int, frame: FrameType | None) -> NoReturn:
+    from changefeed.kafka.lease import Lease  # late, as each job reads this module before it knows its pipeline
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Lease.return_held()
+    _end(number, frame)
 
 
 def _wait_for_end(pids: list[int]) -> None:

@@ -314,7 +314,11 @@ def check_samples(feed: Feed, samples: list[Sample], prefix: str) -> None:
 @pytest.mark.extended
 @pytest.mark.parametrize("receivers", [("statsd", "lineage")], indirect=True)
 def test_statsd_gets_metrics_and_openlineage_the_datasets_of_a_run(
-    feed: Feed, spark_connect: SparkConnectServer, statsd: StatsdReceiver, lineage: LineageFile
+    feed: Feed,
+    spark_connect: SparkConnectServer,
+    statsd: StatsdReceiver,
+    lineage: LineageFile,
+    mysql_follower: MysqlServer,
 ) -> None:
     publish_orders(feed, spark_connect)
     check_samples(feed, statsd.samples(), "airflow.")
@@ -335,8 +339,81 @@ def test_statsd_gets_metrics_and_openlineage_the_datasets_of_a_run(
     assert columns == {"id": "int", "customer": "varchar"}
     origins = outputs[feed.topic("orders")]["facets"]["columnLineage"]["fields"]
     assert origins["customer"]["inputFields"][0]["field"] == "customer"
+    check_lineage_of_other_dags(feed, lineage, mysql_follower)
     _no_secret(feed)
-    assert feed.mysql.url.split(":")[2].rpartition("@")[0] not in lineage.path.read_text()
+    for server in (feed.mysql, mysql_follower):
+        assert server.url.split(":")[2].rpartition("@")[0] not in lineage.path.read_text()
+
+
+FRAGILE = """
+from pathlib import Path
+
+def transform(change, marker):
+    if Path(marker).exists():
+        raise ValueError("the marker exists")
+    return change
+"""
+
+
+def check_lineage_of_other_dags(feed: Feed, lineage: LineageFile, follower: MysqlServer) -> None:
+    """Run the other DAGs that move or compare rows after `publish_orders`, and check their datasets."""
+    name, database, folder = feed.name, feed.database, feed.yaml.parent.parent
+    copy, marker = f"copy_{name}", folder / "marker"
+    marker.touch()
+    (folder / "transforms").mkdir()
+    (folder / "transforms" / "fragile.py").write_text(FRAGILE)
+    text = feed.yaml.read_text()
+    transforms = f"transforms: [{{tables: {database}.stock, function: fragile, arguments: {{marker: {marker}}}}}]\n"
+    feed.yaml.write_text(f"{text}on_table_error: park\n{transforms}")
+    feed.env |= {"CHANGEFEED_TRANSFORMS": str(folder / "transforms"), f"AIRFLOW_CONN_{copy.upper()}": follower.root_url}
+    feed.restart()
+    first = feed.frozen()["start"].partition(":")[0]
+    feed.mysql.execute("CREATE TABLE stock (id INT PRIMARY KEY)", "INSERT INTO stock VALUES (1)", database=database)
+    assert feed.do("run") == IN_FULL
+    marker.unlink()
+
+    def datasets(kind: str, task: str, **params: object) -> tuple[dict[str, int], dict[str, int]]:
+        """The row counts of inputs and outputs of a run, by the kind of namespace and name."""
+        dag = f"changefeed_{kind}__{name}"
+        states = feed.runner.states_after(f"of {dag} run {json.dumps(params)}")
+        assert set(states.values()) == {"success"}, feed.runner.text()[-8000:]
+        (event,) = [each for each in lineage.events(f"{dag}.{task}") if each["eventType"] == "COMPLETE"]
+        servers[kind] = {each["namespace"] for each in event["inputs"] + event["outputs"]} - {cluster}
+        return (
+            {label(each): each["inputFacets"]["inputStatistics"]["rowCount"] for each in event["inputs"]},
+            {label(each): each["outputFacets"]["outputStatistics"]["rowCount"] for each in event["outputs"]},
+        )
+
+    def label(dataset: dict[str, Any]) -> str:
+        return ("topic " if dataset["namespace"] == cluster else "") + dataset["name"].removeprefix(f"{database}.")
+
+    servers: dict[str, set[str]] = {}
+    cluster = f"kafka://{feed.kafka.bootstrap}"
+    changes, rows = {"orders": 3, "items": 1, "stock": 1}, {"orders": 2, "items": 1, "stock": 1}
+    ddl = f"topic {schema_changes_topic(name)}"
+
+    def topics(counts: dict[str, int], suffix: str = "") -> dict[str, int]:
+        return {f"topic {table}{suffix}": count for table, count in counts.items()}
+
+    try:
+        assert datasets("unpark", "finish") == ({"stock": 1}, {"topic stock": 1})
+        values = "values: {decimal: string, temporal: iso, documents: text}"  # and no functions, as followers require
+        text = text.replace("format: {name: debezium, decimal.handling.mode: string}", values)
+        feed.yaml.write_text(f"{text}followers: [{{connection: {copy}}}]\n")
+        read, written = datasets("replicate", f"to_{copy}")
+        assert (written, read.pop(ddl)) == (changes, 3)
+        assert read == topics(changes)
+        read, written = datasets("verify", "result", follower=copy)
+        assert (read, written) == (rows | topics(changes), {})
+        assert datasets("snapshot", "finish") == (rows, topics(rows))
+        read, written = datasets("backfill", "finish", from_file=first, tables=[f"{database}.orders"])
+        assert (read, written) == ({"orders": 3}, topics({"orders": 3}, ".replay"))
+    finally:
+        follower.execute(f"DROP DATABASE IF EXISTS `{database}`", "DROP DATABASE IF EXISTS changefeed")
+    own, others = ({f"mysql://{server.url.rpartition('@')[2].partition('/')[0]}"} for server in (feed.mysql, follower))
+    assert servers == dict.fromkeys(("unpark", "snapshot", "backfill"), own) | dict.fromkeys(
+        ("replicate", "verify"), others
+    )
 
 
 @pytest.mark.extended

@@ -63,7 +63,7 @@ def test_the_fluvio_tutorial_ends_with_both_servers_alike(followed: Followed) ->
     followed.source.execute(*script)
     followed.publish()
     done = followed.follow()
-    assert (done.rows, done.definitions) == (5, 3)
+    assert (done.rows, done.definitions, done.tables) == (5, 3, {f"{name}.pet": 5})
     followed.check()
     again = followed.follow()
     assert (again.start, again.rows, again.definitions) == (done.end, 0, 0)
