@@ -52,14 +52,16 @@ def hold(kind: str, folder: Path) -> None:
 
 def submit(folder: Path) -> None:
     """Start this script by spark-submit, as the task of Airflow does."""
+    from changefeed.airflow.connections import job_environment
     from changefeed.airflow.submit_hook import CleanSparkSubmitHook
     from changefeed.spark.conf import JOB_CONF
 
     with NamedTemporaryFile("w") as file:
-        conf = {**JOB_CONF, **load_pipeline("held").spark.conf}
+        pipeline = load_pipeline("held")
+        conf = {**JOB_CONF, **pipeline.spark.conf}
         arguments = ["submitted", str(folder)]
         hook = CleanSparkSubmitHook(
-            dict(os.environ), file, conn_id="spark_default", conf=conf, application_args=arguments
+            job_environment(pipeline), file, conn_id="spark_default", conf=conf, application_args=arguments
         )
         hook.submit(__file__)
 

@@ -17,6 +17,7 @@ from changefeed.kafka.schema_registry import client
 from changefeed.kafka.schema_registry.client import Registry
 from changefeed.kafka.schema_registry.connection import RegistryConnection
 from changefeed.model.connection import AnswerLimits
+from changefeed.model.password_source import PasswordSource
 
 Answer = Callable[[bytes], Iterator[bytes]]
 """Parts of the answer to a request."""
@@ -122,6 +123,28 @@ def test_error_hides_a_login_that_the_registry_repeats(status: str, repeated: Ca
             assert words[-1] not in said
             assert "hush" not in said
             assert said or status == "200 OK"
+
+
+def test_error_hides_a_bearer_token_that_the_registry_repeats() -> None:
+    """A connection without a user sends what `passwords` returns as a bearer token, for each request another one."""
+    received: list[str] = []
+
+    def answer(request: bytes) -> Iterator[bytes]:
+        header = next(line for line in request.decode().split("\r\n") if line.startswith("Authorization: "))
+        received.append(header)
+        body = f'{{"message": "no {header}"}}'.encode()
+        yield b"HTTP/1.1 422 x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    source = PasswordSource("registry", ("sh", "-c", "echo pl4nted-$$"))
+    with hostile(answer) as port:
+        registry = Registry(RegistryConnection(f"http://127.0.0.1:{port}", password_source=source))
+        for _ in range(2):
+            with pytest.raises(RegistryError) as caught:
+                registry.level("any")
+            assert "pl4nted" not in str(caught.value)
+            assert "repeats the login" in str(caught.value)
+    assert all(header.startswith("Authorization: Bearer pl4nted-") for header in received)
+    assert len(set(received)) == 2
 
 
 def test_error_hides_a_status_line_that_repeats_the_login() -> None:

@@ -29,13 +29,15 @@ ALWAYS = {
     "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
 }
 NAMED = {"LDAP_SERVER": "ldap.example", "COMPANY_REALM": "EXAMPLE"}
-LOG_KEY = "commit_log: {key: {environment: CHANGEFEED_LOG_KEY}}\n"
+LOG_KEY = "commit_log: {key: {environment: AWS_LOG_KEY}}\n"
 NEVER = {
     "AIRFLOW_CONN_OTHERS": "mysql://root:theirs@db.example",
     "AIRFLOW__CORE__FERNET_KEY": "key",
     "AIRFLOW__API_AUTH__JWT_SECRET": "signs",
     "_AIRFLOW_WWW_USER_PASSWORD": "admin",
     "VAULT_TOKEN": "opens",
+    "CHANGEFEED_OTHERS_LOG_KEY": "signs the log of another pipeline",
+    "CHANGEFEED_CONNECTION_OTHERS": "mysql://root:theirs@db.example",
 }
 
 
@@ -53,6 +55,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 def test_job_gets_variables_of_clusters_and_proxies_and_no_others(pipeline: Pipeline) -> None:
     environment = job_environment(pipeline)
     assert ALWAYS.items() <= environment.items()
+    assert environment["CHANGEFEED_SITE"].endswith("site.yaml")
     assert not {*OWN, *NAMED, *NEVER} & set(environment)
     assert job_variables(pipeline) == OWN
 
@@ -76,12 +79,12 @@ def test_site_that_names_all_variables_or_airflows_is_refused(pipeline: Pipeline
 
 @pytest.mark.usefixtures("pipeline")
 def test_secret_of_the_yaml_is_in_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although the names of all variables of changefeed are passed."""
-    monkeypatch.setenv("CHANGEFEED_LOG_KEY", "k" * 32)
+    """Although jobs get the variables that begin like its name."""
+    monkeypatch.setenv("AWS_LOG_KEY", "k" * 32)
     (tmp_path / "own.yaml").write_text((tmp_path / "own.yaml").read_text() + LOG_KEY)
     signed = read_pipeline(tmp_path / "own.yaml")
-    assert "CHANGEFEED_LOG_KEY" not in job_environment(signed)
-    assert job_variables(signed)["CHANGEFEED_LOG_KEY"] == "k" * 32
+    assert "AWS_LOG_KEY" not in job_environment(signed)
+    assert job_variables(signed)["AWS_LOG_KEY"] == "k" * 32
 
 
 def test_pem_text_and_hosts_of_an_airflow_connection_arrive_in_the_job(

@@ -26,6 +26,7 @@ from security.spark_thief import (
 
 TESTS = Path(__file__).parents[1]
 PASSWORD = "pl4nted-secret"
+OTHERS = "pl4nted-of-another-pipeline"
 IN_CONF = "pl4nted-in-conf"
 
 
@@ -48,6 +49,8 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
         "CHANGEFEED_PIPELINES": str(tmp_path / "pipelines"),
         "AIRFLOW_HOME": str(tmp_path),
         "AIRFLOW_CONN_MYSQL_X": f"mysql://reader:{PASSWORD}@db",
+        "AIRFLOW_CONN_MYSQL_Y": f"mysql://reader:{OTHERS}@db",
+        "CHANGEFEED_LOG_KEY_OF_Y": OTHERS,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(temporary),
@@ -81,6 +84,11 @@ def test_other_users_of_the_machine_cannot_read_a_run(kind: str, tmp_path: Path)
     with held(kind, tmp_path, WEAK | {"spark.changefeed.secret": IN_CONF}) as job:
         for process in family_of(job):
             assert not as_nobody(environment_of, process.pid) or os.getuid()
+            if kind == "submit" and process.pid != job:  # that one is Airflow's task
+                environment = environment_of(process.pid)
+                assert environment
+                assert PASSWORD.encode() not in environment
+                assert OTHERS.encode() not in environment
             shown = " ".join(process.cmdline())
             assert PASSWORD not in shown
             assert IN_CONF not in shown

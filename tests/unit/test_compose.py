@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -156,6 +157,17 @@ def test_versions_are_those_of_the_requirements_and_the_devstack() -> None:
     }
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text()
     assert f"FROM apache/airflow:{pin('apache-airflow')}-python3.11\n" in dockerfile
+
+
+def test_image_installs_nothing_without_a_hash() -> None:
+    """Neither packages, nor the build backend, which pip would otherwise download in its newest version."""
+    installs = re.findall(r"^RUN (pip install .*?)(?: \\)?$", (PROJECT / "docker" / "Dockerfile").read_text(), re.M)
+    assert len(installs) == 2
+    assert "--require-hashes --requirement /tmp/requirements.lock" in installs[0]
+    assert {"--no-deps", "--no-build-isolation", "/tmp/changefeed"} <= set(installs[1].split())
+    backend = tomllib.loads((PROJECT / "pyproject.toml").read_text())["build-system"]["build-backend"].partition(".")[0]
+    assert re.search(rf"^{backend}==\S+ \\\n    --hash=", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
+    assert pin(backend)
 
 
 def test_airflow_and_spark_are_of_one_image() -> None:

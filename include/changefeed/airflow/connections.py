@@ -26,12 +26,15 @@ _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _JOB_VARIABLES = frozenset(
     {
         *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"),
+        # Not all of CHANGEFEED_*: pipelines may store their secrets under such names.
+        *("CHANGEFEED_PIPELINES", "CHANGEFEED_TRANSFORMS", "CHANGEFEED_SITE", "CHANGEFEED_KERNEL_CACHE"),
+        *("CHANGEFEED_FAULT", "CHANGEFEED_FAULT_FILE"),
         *_PROXY_VARIABLES,
         *(name.lower() for name in _PROXY_VARIABLES),
     }
 )
 _JOB_VARIABLE_PREFIXES = (
-    *("PYSPARK_", "SPARK_", "CHANGEFEED_", "NUMBA_", "SSL_CERT_"),
+    *("PYSPARK_", "SPARK_", "NUMBA_", "SSL_CERT_"),
     *("KRB5", "KUBERNETES_", "HADOOP_", "YARN_"),
     # Credentials for the storage of archived files, whose URLs have no password.
     *("FSSPEC_", "AWS_", "GOOGLE_", "AZURE_"),

@@ -15,6 +15,7 @@ Its transactions are weaker than those of the Java client. This file makes them 
   `Transactions` commits no transaction with a failed batch.
 - `commit_transaction`, `abort_transaction` and `close` wait without a limit; here they have a timeout.
 - Its network code has faults that `PatchedClient` fixes.
+- A password is fixed for the life of a client. Here `PatchedClient` can get a new one for each login.
 - SCRAM accepts any number of iterations; here the minimum is 4096, as in RFC 7677.
 
 Its checksum is computed in plain Python, at 3 MB a second; this file replaces it by a compiled one.
@@ -22,23 +23,29 @@ Its checksum is computed in plain Python, at 3 MB a second; this file replaces i
 
 from __future__ import annotations
 
+import functools
 import socket
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import google_crc32c
 import kafka
 import kafka.errors
 from kafka.admin import KafkaAdminClient
+from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.sasl.scram import ScramClient
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 from kafka.record import default_records
 
+from changefeed.errors import ChangefeedError
 from changefeed.records.compression import CODECS
 from changefeed.records.record_batch import HEAD, HEAD_BYTES, Record, Times, encode_records, record_batch
 
@@ -57,6 +64,16 @@ NOT_AUTHENTICATED = (
     kafka.errors.IllegalSaslStateError,
 )
 """Errors of a refused login."""
+NewPassword = Callable[[str, int], str]
+"""Returns the password, or the token, of a login at a broker's host and port. Raises a ChangefeedError."""
+
+
+class RenewedLoginError(kafka.errors.SaslAuthenticationFailedError):  # type: ignore[misc]
+    """A broker refused a password that is new for each login, or there was none; then ``no_password`` says why."""
+
+    no_password: ChangefeedError | None = None
+
+
 UNTRUSTED = "certificate verify failed"
 """The error text of an untrusted broker certificate."""
 
@@ -106,9 +123,12 @@ class PatchedClient(KafkaNetClient):  # type: ignore[misc]
       Otherwise an unanswered transaction request would end the producer.
     - Bytes that TLS cannot send at once are not copied again for each 16 kB that it sends.
     - The client requests the metadata of its first topic at once; kafka-python waits for a tenth of a second.
+
+    ``new_password``, if any, is called for each login: of a new connection, and of an open one whose session ends
+    (KIP-368).
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, new_password: NewPassword | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         manager = self._manager
         self.cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
@@ -128,12 +148,94 @@ class PatchedClient(KafkaNetClient):  # type: ignore[misc]
                     connection.close(kafka.errors.KafkaConnectionError(silence))
 
             connection._request_timed_out = give_up
+            if new_password is not None:
+                _renew_password(connection, functools.partial(new_password, node.host, node.port))
             await connect(node, connection, **options)
             error = connection.init_future.exception
             if isinstance(error, NOT_AUTHENTICATED) or UNTRUSTED in str(error):
                 manager._auth_failures[node.node_id] = error
 
         manager._build_transport, manager._connect = build_patched, connect_noting
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]
+    """The token of one login by OAUTHBEARER, with the extensions that the connection's options name."""
+
+    def __init__(self, token: str, extensions: dict[str, str]) -> None:
+        super().__init__()
+        self._token, self._extensions = token, extensions
+
+    def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return self._extensions
+
+
+class TokenExtensions(AbstractTokenProvider):  # type: ignore[misc]
+    """A client's setting for OAUTHBEARER: the extensions of all its logins. Each login gets a token of its own."""
+
+    def __init__(self, extensions: dict[str, str]) -> None:
+        super().__init__()
+        self.of_login = extensions
+
+    def token(self) -> str:
+        """Raises SaslAuthenticationFailedError: only a login has a token."""
+        raise kafka.errors.SaslAuthenticationFailedError("this login has no token")
+
+
+def _renew_password(connection: Any, password: Callable[[], str]) -> None:
+    """Make ``connection`` log in with a new password each time. kafka-python reads it from its settings at each login.
+
+    A thread calls ``password``, because the client's other connections need this one.
+    """
+    authenticate = connection._sasl_authenticate
+
+    async def authenticate_anew(_timeout_at: float | None = None) -> None:
+        try:
+            new = await _in_thread(connection.net, password)
+        except ChangefeedError as error:
+            missing = RenewedLoginError(str(error))
+            missing.no_password = error
+            raise missing from error
+        settings = connection.config
+        settings["sasl_plain_password"] = new
+        if isinstance(provider := settings["sasl_oauth_token_provider"], TokenExtensions):
+            settings["sasl_oauth_token_provider"] = _Token(new, provider.of_login)
+        try:
+            await authenticate()  # its timeout begins now
+        except kafka.errors.SaslAuthenticationFailedError as error:
+            text = "(not shown: it repeats the password)" if new in str(error) else str(error)
+            raise RenewedLoginError(text) from None
+        finally:
+            settings["sasl_plain_password"], settings["sasl_oauth_token_provider"] = "", provider
+
+    connection._sasl_authenticate = authenticate_anew
+
+
+async def _in_thread(net: Any, call: Callable[[], str]) -> str:
+    result = Future()
+
+    def answer() -> None:
+        error: BaseException | None = None
+        value = ""
+        try:
+            value = call()
+        except BaseException as raised:
+            error = raised
+
+        def give() -> None:
+            if error is None:
+                result.success(value)
+            else:
+                result.failure(error)
+
+        with suppress(RuntimeError):  # the client was closed meanwhile
+            net.call_soon_threadsafe(give)
+
+    Thread(target=answer, name="changefeed-kafka-password", daemon=True).start()
+    value: str = await result
+    return value
 
 
 def _receive(connection: socket.socket) -> tuple[bytes, Exception | None]:

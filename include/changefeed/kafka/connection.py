@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,13 @@ from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsE
 from changefeed.kafka.client_internals import UNTRUSTED, PatchedClient
 from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.options import client_settings, is_secret
-from changefeed.kafka.refusal import refusal_error, unavailable_error, untrusted_error
+from changefeed.kafka.refusal import (
+    refusal_error,
+    renewed_login_error,
+    unavailable_error,
+    untrusted_error,
+)
+from changefeed.model.password_source import PasswordSource
 
 # Users cannot set options that exactly-once delivery depends on.
 _OURS = {
@@ -56,7 +63,8 @@ class KafkaConnection:
 
     ``bootstrap`` is ``host:port``, or several separated by commas. ``options`` have the names of librdkafka's options
     (`options`). No call waits longer than about ``timeout_seconds`` for a broker that does not answer. ``log_keys``
-    sign the pipeline's logs in the cluster. The repr has no secrets.
+    sign the pipeline's logs in the cluster. ``password_source``, if any, returns the password or the token of each
+    login, in place of the option `sasl.password`. The repr has no secrets.
 
     Raises SettingsError for an option that changefeed sets itself.
     """
@@ -65,6 +73,7 @@ class KafkaConnection:
     options: Mapping[str, str] = field(default_factory=dict)
     timeout_seconds: float = 10.0
     log_keys: LogKeys = NO_KEYS
+    password_source: PasswordSource | None = None
 
     def __post_init__(self) -> None:
         for name in self.options:
@@ -78,13 +87,21 @@ class KafkaConnection:
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments of kafka-python's clients. Raises SettingsError for an unsupported option."""
         milliseconds = int(self.timeout_seconds * 1000)
+        renewing = partial(PatchedClient, new_password=self._new_password)
         return {
-            **client_settings(self.options),
+            **self._client_settings(),
             "bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")],
             "bootstrap_timeout_ms": milliseconds,
             "request_timeout_ms": milliseconds,
-            "kafka_client": PatchedClient,
+            "kafka_client": PatchedClient if self.password_source is None else renewing,
         }
+
+    def _client_settings(self) -> dict[str, Any]:
+        return client_settings(self.options, renews_password=self.password_source is not None)
+
+    def _new_password(self, host: str, port: int) -> str:
+        assert self.password_source is not None, "kafka_python passes this function only with a source"
+        return self.password_source.password(host, port, self.options.get("sasl.username", ""))
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
@@ -127,6 +144,8 @@ class KafkaConnection:
         except kafka.errors.KafkaError as error:
             if UNTRUSTED in str(error):
                 raise untrusted_error(self.bootstrap, str(error)) from error
+            if renewed := renewed_login_error(error, self.bootstrap):
+                raise renewed from error
             ours = refusal_error(error, self.bootstrap, self.timeout_seconds)
             if isinstance(ours, BrokerUnavailableError):
                 ours = unavailable_error(self.bootstrap, self.timeout_seconds, f"{error}; {self._probe_brokers()}")
@@ -138,7 +157,7 @@ class KafkaConnection:
 
         Raises SettingsError if TLS negotiation fails.
         """
-        context: ssl.SSLContext | None = client_settings(self.options).get("ssl_context")
+        context: ssl.SSLContext | None = self._client_settings().get("ssl_context")
         seen = []
         for address in self.bootstrap.split(","):
             parts = urlsplit(f"//{address.strip()}")
@@ -164,4 +183,4 @@ class KafkaConnection:
 
         Raises SettingsError for an option that kafka-python does not have, or an unsupported value.
         """
-        client_settings(self.options)
+        self._client_settings()

@@ -6,6 +6,7 @@ librdkafka's options: https://github.com/confluentinc/librdkafka/blob/master/CON
 from __future__ import annotations
 
 import importlib.util
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.errors import SettingsError, did_you_mean
+from changefeed.kafka.client_internals import TokenExtensions
 from changefeed.model.connection import quote_option
 from changefeed.model.tls import add_authorities, is_pem, present_certificate
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")
+_EXTENSIONS = "sasl.oauthbearer.extensions"
 _BOOLEANS = {"true": True, "false": False}
 
 _SECURITY = {
@@ -27,6 +30,7 @@ _SECURITY = {
     "sasl.username",
     "sasl.password",
     "sasl.kerberos.service.name",
+    _EXTENSIONS,
     "ssl.ca.location",
     "ssl.ca.pem",
     "ssl.certificate.location",
@@ -64,10 +68,11 @@ def is_secret(option: str) -> bool:
     return any(word in option for word in _SECRET_WORDS)
 
 
-def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
+def client_settings(options: Mapping[str, str], *, renews_password: bool = False) -> dict[str, Any]:
     """``options`` as keyword arguments that all clients of kafka-python take. Files of keys and certificates are read.
 
-    Raises SettingsError for an unsupported option or value; its message has no secret.
+    With ``renews_password`` the password or token is not in the options, because each login gets a new one. Raises
+    SettingsError for an unsupported option or value; its message has no secret.
     """
     for name in options:
         if name not in OPTIONS:
@@ -75,7 +80,7 @@ def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {ours: options[name] for name, ours in _TEXTS.items() if name in options}
     settings |= {ours: _number(options, name) for name, ours in _NUMBERS.items() if name in options}
     settings["socket_options"] = _socket_options(options)
-    return settings | _security(options)
+    return settings | _security(options, renews_password)
 
 
 def _unknown(name: str) -> SettingsError:
@@ -124,7 +129,7 @@ def _socket_options(options: Mapping[str, str]) -> list[tuple[int, int, int]]:
     return chosen
 
 
-def _security(options: Mapping[str, str]) -> dict[str, Any]:
+def _security(options: Mapping[str, str], renews_password: bool) -> dict[str, Any]:
     protocol = _one_of(options, "security.protocol", _PROTOCOLS) if "security.protocol" in options else "PLAINTEXT"
     asked = sorted(name for name in options if name.startswith(("sasl.", "ssl.", "enable.ssl.")))
     if asked and "security.protocol" not in options:
@@ -133,14 +138,19 @@ def _security(options: Mapping[str, str]) -> dict[str, Any]:
             f"sent in clear and without a login. Set that to one of {', '.join(_PROTOCOLS)}, or leave the option out"
         )
     settings: dict[str, Any] = {"security_protocol": protocol}
+    if renews_password and not protocol.startswith("SASL_"):
+        raise SettingsError(
+            f"the Kafka connection is in `passwords` of the site's file, and logs in nowhere: its 'security.protocol' "
+            f"is {protocol}. Set that to SASL_SSL, with a 'sasl.mechanism', or remove the entry"
+        )
     if protocol.startswith("SASL_"):
-        settings |= _login(options)
+        settings |= _login(options, renews_password)
     if protocol.endswith("SSL"):
         settings["ssl_context"] = _tls(options)
     return settings
 
 
-def _login(options: Mapping[str, str]) -> dict[str, Any]:
+def _login(options: Mapping[str, str], renews_password: bool) -> dict[str, Any]:
     name = "sasl.mechanisms" if "sasl.mechanisms" in options else "sasl.mechanism"
     if name not in options:
         raise SettingsError(
@@ -149,6 +159,11 @@ def _login(options: Mapping[str, str]) -> dict[str, Any]:
         )
     mechanism = _one_of(options, name, _MECHANISMS)
     if mechanism == "GSSAPI":
+        if renews_password:
+            raise SettingsError(
+                "the Kafka connection is in `passwords` of the site's file, and logs in by GSSAPI, with a ticket "
+                "instead of a password. Remove the entry"
+            )
         if importlib.util.find_spec("gssapi") is None:
             raise SettingsError(
                 f"an option of the Kafka connection is wrong: {name!r} is 'GSSAPI', and the package gssapi, which "
@@ -158,14 +173,31 @@ def _login(options: Mapping[str, str]) -> dict[str, Any]:
             "sasl_mechanism": mechanism,
             "sasl_kerberos_service_name": options.get("sasl.kerberos.service.name", "kafka"),
         }
-    missing = [each for each in ("sasl.username", "sasl.password") if each not in options]
+    if mechanism == "OAUTHBEARER":
+        if not renews_password:
+            raise SettingsError(
+                "the Kafka connection logs in by OAUTHBEARER, with a token that expires, and nothing returns one: add "
+                "the connection to `passwords` of the site's file, with a command or a function that does"
+            )
+        extensions = TokenExtensions(_token_extensions(options))
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": extensions}
+    required = ("sasl.username",) if renews_password else ("sasl.username", "sasl.password")
+    missing = [each for each in required if each not in options]
     if missing:
         raise SettingsError(f"options of the Kafka connection are missing: {mechanism} logs in with {missing}")
     return {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": options["sasl.username"],
-        "sasl_plain_password": options["sasl.password"],
+        "sasl_plain_password": "" if renews_password else options["sasl.password"],
     }
+
+
+def _token_extensions(options: Mapping[str, str]) -> dict[str, str]:
+    """The key-value pairs that go with each token, such as `logicalCluster` of Confluent Cloud."""
+    pairs = [pair.partition("=") for pair in options.get(_EXTENSIONS, "").split(",") if pair]
+    if not all(re.fullmatch("[A-Za-z]+", name) and value.isprintable() and value for name, _, value in pairs):
+        raise _wrong(options, _EXTENSIONS, "name=value,name=value, with names of letters")
+    return {name: value for name, _, value in pairs}
 
 
 def _tls(options: Mapping[str, str]) -> ssl.SSLContext:

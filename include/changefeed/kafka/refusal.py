@@ -15,7 +15,7 @@ from changefeed.errors import (
     SettingsError,
     TopicError,
 )
-from changefeed.kafka.client_internals import NOT_AUTHENTICATED
+from changefeed.kafka.client_internals import NOT_AUTHENTICATED, RenewedLoginError
 
 _FENCED = (
     errors.ProducerFencedError,
@@ -54,6 +54,24 @@ def untrusted_error(address: str, reason: str) -> SettingsError:
     )
 
 
+def renewed_login_error(error: BaseException, bootstrap: str, purpose: str = "") -> ChangefeedError | None:
+    """The error of a login whose password is new each time, so that a retry may succeed; None for other errors."""
+    login: object = error
+    while not isinstance(login, RenewedLoginError):
+        if not isinstance(login, BaseException):
+            return None
+        login = login.args[0] if len(login.args) == 1 and isinstance(login.args[0], Exception) else login.__cause__
+    before = f"{purpose}: " if purpose else ""
+    if login.no_password is not None:
+        kind = SettingsError if isinstance(login.no_password, SettingsError) else BrokerUnavailableError
+        return kind(f"{before}{login.no_password}")
+    return BrokerUnavailableError(
+        f"{before}Kafka at {bootstrap!r} refuses the login with the password or token that `passwords` of the site's "
+        f"file returned for it: {login}. Nothing of this login was published. Run again: the next login gets another "
+        "one. If it never succeeds, check the options sasl.*, and what the command or function returns."
+    )
+
+
 def refusal_error(error: errors.KafkaError, bootstrap: str, seconds: float) -> ChangefeedError:
     """changefeed's error for kafka-python's ``error`` in a request that reads from a cluster."""
     if isinstance(error, _NOT_ALLOWED):
@@ -78,6 +96,8 @@ def write_error(error: Exception, bootstrap: str, purpose: str) -> ChangefeedErr
     ...") begins its message."""
     while len(error.args) == 1 and isinstance(error.args[0], errors.KafkaError):
         error = error.args[0]  # kafka-python wraps some errors in a plain KafkaError
+    if renewed := renewed_login_error(error, bootstrap, purpose):
+        return renewed
     reason = f"{type(error).__name__}: {error}"
     if isinstance(error, _FENCED):
         return FencedError(

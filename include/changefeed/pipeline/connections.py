@@ -14,7 +14,7 @@ from changefeed.model.connection import RUN_ANSWER_LIMITS, AnswerLimits, Connect
 from changefeed.model.topic_name import commit_log_topic, schema_changes_topic, schema_history_topic
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import Routes, compile_routes
-from changefeed.settings.site import load_site, site_file
+from changefeed.settings.site import load_site
 from changefeed.settings.transform_settings import TransformCall
 from changefeed.source.mysql.hosts import first_reachable
 from changefeed.source.mysql.server_ids import ServerIds
@@ -67,10 +67,11 @@ class PipelineConnections:
         from changefeed.kafka.connection import KafkaConnection
         from changefeed.kafka.log_keys import LogKeys
 
-        _refuse_password_source(self.pipeline.kafka.connection, "Kafka")
-        uri = self.lookup(self.pipeline.kafka.connection)
-        with _name_connection(self.pipeline.kafka.connection):
-            reached = KafkaConnection(*kafka_parts(uri), timeout_seconds=self.answer_limits.connect_seconds)
+        connection_id = self.pipeline.kafka.connection
+        uri, source = self.lookup(connection_id), load_site().password_source(connection_id)
+        seconds = self.answer_limits.connect_seconds + (source.timeout_seconds if source is not None else 0)
+        with _name_connection(connection_id):
+            reached = KafkaConnection(*kafka_parts(uri), timeout_seconds=seconds, password_source=source)
         return replace(reached, log_keys=LogKeys(self.pipeline.commit_log.keys(self.lookup)))
 
     @cached_property
@@ -82,10 +83,10 @@ class PipelineConnections:
         from changefeed.kafka.schema_registry.client import Registry
         from changefeed.kafka.schema_registry.connection import RegistryConnection
 
-        _refuse_password_source(connection_id, "a schema registry")
-        uri = self.lookup(connection_id)
+        uri, source = self.lookup(connection_id), load_site().password_source(connection_id)
         with _name_connection(connection_id):
-            return Registry(RegistryConnection.from_uri(uri, self.answer_limits))
+            reached = RegistryConnection.from_uri(uri, self.answer_limits)
+        return Registry(replace(reached, password_source=source))
 
     def schema_ids(self, known: KnownIds) -> Subjects | None:
         """The ids of the schemas in the pipeline's topics; ids in ``known`` need no request. None without a
@@ -220,14 +221,6 @@ def _hosts(
         hosts = parse(uri, answer_limits)
     source = load_site().password_source(connection_id)
     return tuple(replace(host, password_source=source) for host in hosts)
-
-
-def _refuse_password_source(connection_id: str, of: str) -> None:
-    if load_site().password_source(connection_id) is not None:
-        raise SettingsError(
-            f"connection {connection_id!r} is in `passwords` {site_file()}, and is of {of}: expected one of MySQL, "
-            "MariaDB or the database of a checkpoint. Other logins have a fixed password. Remove the entry"
-        )
 
 
 @contextmanager

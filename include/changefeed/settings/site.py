@@ -91,8 +91,9 @@ class FreshnessSettings(AlertLimits):
 
 
 class PasswordSettings(Section):
-    """What returns the password of a connection to MySQL or MariaDB, or of the database of a checkpoint, for each
-    login: either `command` or `function`. The connection's own password is not used."""
+    """What returns the password of a connection for each login, to MySQL or MariaDB, Kafka, a schema registry, or the
+    database of a checkpoint: either `command` or `function`. The connection's own password is not used. With
+    `sasl.mechanism=OAUTHBEARER`, or for a schema registry without a user, it is a token."""
 
     connection: ConnectionId
     """Connection id."""

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
 import json
+import pickle
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from integration.kafka_wire import record_batch
+from kafka import TopicPartition
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
-from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
@@ -25,6 +30,7 @@ from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
 from changefeed.kafka.transactions import Transactions
+from changefeed.model.password_source import PasswordSource
 from changefeed.model.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
@@ -77,18 +83,31 @@ class Guarded:
                 "advertised.listeners": f"{plain},{guarded}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
                 "inter.broker.listener.name": "PLAINTEXT",
-                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
                 "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{module.format('plain', 'Plain')} "
                 f'user_changefeed="{password}";',
                 "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{module.format('scram', 'Scram')};",
+                # The broker's own check of tokens without a signature.
+                "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": module.format("oauthbearer", "OAuthBearer")
+                + ";",
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": own.as_posix(),
             }
         )
+        self.set_password("changefeed", PASSWORD)
+
+    def set_password(self, user: str, password: str) -> None:
+        """Set the password of ``user`` for SCRAM-SHA-512."""
         with KafkaConnection(self.broker.bootstrap).admin() as admin:
             admin.alter_user_scram_credentials(
-                [UserScramCredentialUpsertion("changefeed", ScramMechanism.SCRAM_SHA_512, PASSWORD)]
+                [UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_512, password)]
             )
+
+    def uri(self, user: str) -> str:
+        """The URI for logins of ``user`` by SCRAM-SHA-512, without a password."""
+        options = {**self.connection("SCRAM-SHA-512").options, "sasl.username": user}
+        del options["sasl.password"]
+        return f"kafka://{LOCALHOST}:{self.port}/?{urlencode(options)}"
 
     def connection(self, mechanism: str = "PLAIN", **changed: str) -> KafkaConnection:
         options = {
@@ -180,3 +199,102 @@ def test_untrusted_broker_certificate_is_an_error(guarded: Guarded, unique_name:
     for said in _reported(guarded, unique_name, ssl_ca_location="probe"):
         assert "certificate verify failed" in said
         assert "ssl.ca.location" in said
+
+
+def _token(subject: str, lives_seconds: float) -> str:
+    """An unsecured JSON Web Token, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler accepts it."""
+    claims = {"sub": subject, "iat": time.time() - 60, "exp": time.time() + lives_seconds}
+    parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
+    return "".join(base64.urlsafe_b64encode(part).decode().rstrip("=") + "." for part in parts)
+
+
+_given: list[tuple[str, int, str]] = []
+
+
+def _token_of(*, host: str, port: int, user: str) -> str:
+    _given.append((host, port, user))
+    return _token("changefeed", 600)
+
+
+def _short_token_of(**_server: object) -> str:
+    _given.append(("", 0, ""))
+    return _token("changefeed", 3)
+
+
+def _renewing(connection: KafkaConnection, file: Path) -> KafkaConnection:
+    """``connection`` with the password in ``file``, as it arrives in a Spark worker."""
+    source = PasswordSource("kafka_shop", ("cat", str(file)), timeout_seconds=60)
+    options = {name: value for name, value in connection.options.items() if name != "sasl.password"}
+    renewing = replace(connection, options=options, password_source=source, timeout_seconds=64)
+    arrived: KafkaConnection = pickle.loads(pickle.dumps(renewing))
+    return arrived
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    ["OAUTHBEARER", *(pytest.param(name, marks=pytest.mark.extended) for name in ("PLAIN", "SCRAM-SHA-512"))],
+)
+def test_refused_login_with_a_renewed_password_can_be_retried_and_then_publishes(
+    guarded: Guarded, mechanism: str, unique_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "changefeed")
+    file, is_token = tmp_path / "password", mechanism == "OAUTHBEARER"
+    old, right = (_token("pl4nted", -20), _token("changefeed", 600)) if is_token else ("pl4nted", PASSWORD)
+    connection = _renewing(guarded.connection(mechanism), file)
+    ensure_topics(guarded.connection(), {unique_name: TopicSettings(1, 1, {})})
+    file.write_text(old)
+    for call in _calls(connection, unique_name):
+        refused = r"refuses the login.*`passwords` of the site's file.*Run again"
+        with pytest.raises(BrokerUnavailableError, match=refused) as raised:
+            call()
+        shown = "".join(traceback.format_exception(raised.value))
+        assert old not in shown + caplog.text
+    file.write_text(right)
+    _publish(connection, unique_name)
+    with connection.consumer() as consumer:
+        assert consumer.end_offsets([TopicPartition(unique_name, 0)])[TopicPartition(unique_name, 0)] >= 10
+    assert right not in caplog.text + repr(connection)
+
+
+def test_each_connection_gets_a_password_of_its_own(guarded: Guarded) -> None:
+    source = PasswordSource("kafka_shop", function=f"{__name__}._token_of")
+    connection = guarded.connection("OAUTHBEARER", sasl_oauthbearer_extensions="logicalCluster=lkc-1,pool=p")
+    connection = replace(connection, password_source=source)
+    _given.clear()
+    assert connection.broker_count() == 1
+    once = len(_given)
+    assert connection.broker_count() == 1
+    assert once >= 1
+    assert len(_given) == 2 * once
+    assert set(_given) == {(LOCALHOST, guarded.port, "changefeed")}
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "words"),
+    [
+        (("/no/such/program",), SettingsError, "cannot be started"),
+        (("sh", "-c", "echo pl4nted; exit 3"), BrokerUnavailableError, "exit code 3"),
+    ],
+)
+def test_failed_command_is_the_error_of_each_client(
+    guarded: Guarded, command: tuple[str, ...], error: type[ChangefeedError], words: str, unique_name: str
+) -> None:
+    connection = replace(guarded.connection(), password_source=PasswordSource("kafka_shop", command))
+    for call in _calls(connection, unique_name):
+        with pytest.raises(error, match=f"'kafka_shop', .*{words}") as raised:
+            call()
+        assert "pl4nted" not in str(raised.value)
+
+
+@pytest.mark.extended
+def test_open_connection_logs_in_again_with_a_new_token_before_its_token_expires(guarded: Guarded) -> None:
+    source = PasswordSource("kafka_shop", function=f"{__name__}._short_token_of")
+    connection = replace(guarded.connection("OAUTHBEARER"), password_source=source)
+    _given.clear()
+    with connection.consumer() as consumer:
+        consumer.topics()
+        once, until = len(_given), time.monotonic() + 240
+        while len(_given) == once:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        consumer.topics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from changefeed.kafka.schema_registry import client
 from changefeed.kafka.schema_registry.client import Registry
 from changefeed.kafka.schema_registry.connection import RegistryConnection
 from changefeed.kafka.schema_registry.subjects import Subjects
+from changefeed.model.password_source import PasswordSource
 from changefeed.model.table_schema import Column, Default, TableSchema
 from devstack.identity import ProcessId
 from devstack.process import run_server
@@ -186,8 +188,9 @@ def test_a_schema_that_a_registry_refuses_at_once_is_named(registry: Registry, u
         subjects.of_table(ORDERS, "value", value_text(ORDERS))
 
 
-def test_wrong_registry_login_is_an_error_without_the_password(session_folder: Path) -> None:
-    arguments = ["-auth", RegistryConnection("", "me", "hush-hush").authorization or ""]
+@pytest.mark.usefixtures("no_pause")
+def test_wrong_registry_login_is_an_error_without_the_password(session_folder: Path, tmp_path: Path) -> None:
+    arguments = ["-auth", RegistryConnection("", "me", "hush-hush").login().authorization or ""]
     server = SchemaRegistry(session_folder / "locked-registry", arguments=arguments, owner=ProcessId.own())
     with run_server(server):
         plain = server.url.partition("//")[2]
@@ -197,6 +200,18 @@ def test_wrong_registry_login_is_an_error_without_the_password(session_folder: P
             with pytest.raises(RegistryError, match="set login and password") as caught:
                 Registry(RegistryConnection.from_uri(f"http://{login}{plain}")).level("any")
             assert "wrong-word" not in str(caught.value)
+        source = PasswordSource("registry", ("cat", str(tmp_path / "password")))
+        connection = RegistryConnection.from_uri(f"http://me:unused@{plain}")
+        renewing: Registry = pickle.loads(pickle.dumps(Registry(replace(connection, password_source=source))))
+        (tmp_path / "password").write_text("wrong-word")
+        with pytest.raises(RegistryUnavailableError, match=r"`passwords` of the site's file.*Run again") as unavailable:
+            renewing.level("any")
+        assert "wrong-word" not in str(unavailable.value)
+        (tmp_path / "password").unlink()
+        with pytest.raises(RegistryUnavailableError, match=r"'registry', failed: it ended with exit code 1"):
+            renewing.level("any")
+        (tmp_path / "password").write_text("hush-hush")
+        assert renewing.schemas("any", latest=True) == []
 
 
 @pytest.mark.usefixtures("no_pause")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from integration.kafka.test_kafka_security import Guarded
 
 from changefeed.errors import (
+    BrokerUnavailableError,
     FollowerUnavailableError,
     RetryableError,
-    SettingsError,
     SourceError,
     SourceUnavailableError,
 )
@@ -32,8 +34,8 @@ from changefeed.settings.pipeline_settings import (
 from changefeed.source.mysql.follower_session import FollowerSession
 from changefeed.source.mysql.session import Session
 from changefeed.spark.target import SparkTarget
-from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.process import run_server
 from devstack.topics import read_topics
 
 
@@ -72,7 +74,7 @@ def rotation(
     command = json.dumps(["cat", str(ours.file)])
     (tmp_path / "site.yaml").write_text(
         f"passwords:\n- {{connection: mysql, command: {command}}}\n- {{connection: state, command: {command}}}\n"
-        f"- {{connection: kafka_with_one, command: {command}}}\n"
+        f"- {{connection: kafka, command: {command}}}\n"
     )
     monkeypatch.setenv("CHANGEFEED_SITE", str(tmp_path / "site.yaml"))
     yield ours
@@ -103,15 +105,24 @@ def test_refused_login_can_be_retried_only_if_its_password_is_renewed(rotation: 
         assert session.row("SELECT 1") == (1,)
 
 
+@pytest.fixture
+def guarded(session_folder: Path) -> Iterator[Guarded]:
+    ours = Guarded(session_folder / "renewing-kafka")
+    with run_server(ours.broker):
+        ours.guard()
+        yield ours
+
+
 @pytest.mark.extended
 def test_run_survives_a_change_of_its_password_between_plan_and_tasks(
     spark: SparkTarget,
-    kafka_broker: KafkaBroker,
+    guarded: Guarded,
     database: str,
     server_id: int,
     rotation: Rotation,
 ) -> None:
-    """The checkpoint is in a table of the same server, whose logins get the same password."""
+    """The checkpoint is in a table of the same server. Its logins, and those to Kafka, get the same password."""
+    guarded.set_password(rotation.user, "first-pl4nted")
     pipeline = Pipeline(
         name=database,
         source=SourceSettings(connection="mysql", server_ids=f"{server_id}-{server_id + 8}"),
@@ -123,8 +134,7 @@ def test_run_survives_a_change_of_its_password_between_plan_and_tasks(
     uris = {
         "mysql": rotation.uri,
         "state": f"{rotation.uri}/{database}".replace("mysql:", "mysql+pymysql:"),
-        "kafka": f"kafka://{kafka_broker.bootstrap}",
-        "kafka_with_one": f"kafka://{kafka_broker.bootstrap}",
+        "kafka": guarded.uri(rotation.user),
     }
     connections = PipelineConnections(pipeline, uris.__getitem__)
     store = checkpoint_store(connections, pytest.fail)
@@ -133,16 +143,18 @@ def test_run_survives_a_change_of_its_password_between_plan_and_tasks(
         f"CREATE TABLE {database}.t (id INT PRIMARY KEY)", f"INSERT INTO {database}.t VALUES (1), (2), (3)"
     )
     planned = plan(connections, store)
-    rotation.change_server("second-pl4nted")
-    with pytest.raises(RetryableError) as caught:
+    assert b"pl4nted" not in pickle.dumps(connections)
+    guarded.set_password(rotation.user, "second-pl4nted")
+    with pytest.raises(BrokerUnavailableError, match="refuses the login") as refused:
         ingest(spark, connections, planned.window)
-    assert "pl4nted" not in str(caught.value)
     rotation.file.write_text("second-pl4nted")
+    with pytest.raises(RetryableError, match="refuses user") as caught:
+        ingest(spark, connections, planned.window)
+    assert "pl4nted" not in str(caught.value) + str(refused.value)
+    rotation.change_server("second-pl4nted")
     ingest(spark, connections, planned.window)
     rotation.change("third-pl4nted")
+    guarded.set_password(rotation.user, "third-pl4nted")
     commit(connections, planned.window, planned.expected, checkpoint_store(connections, pytest.fail))
-    rows = [record.value["after"]["id"] for record in read_topics(kafka_broker.bootstrap, [f"{database}.t"])]
+    rows = [record.value["after"]["id"] for record in read_topics(guarded.broker.bootstrap, [f"{database}.t"])]
     assert sorted(rows) == [1, 2, 3]
-    named = pipeline.model_copy(update={"kafka": KafkaSettings(connection="kafka_with_one")})
-    with pytest.raises(SettingsError, match=r"'kafka_with_one' is in `passwords`.*is of Kafka: expected"):
-        _ = PipelineConnections(named, uris.__getitem__).kafka

@@ -15,6 +15,7 @@ from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
+from changefeed.model.password_source import PasswordSource
 from changefeed.model.publish_settings import PublishSettings
 from devstack.port import free_port
 
@@ -60,7 +61,7 @@ def _checked(options: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sasl.oauthbearer.method": "oidc"}, r"'sasl\.oauthbearer\.method' of the Kafka connection is not supported"),
+        ({"sasl.login.callback": "oidc"}, r"'sasl\.login\.callback' of the Kafka connection is not supported"),
         ({"ssl.keystore.location": "x.p12"}, r"'ssl\.keystore\.location'"),
         ({"securty.protocol": "SSL"}, r"securty\.protocol.*did you mean 'security\.protocol'"),
         ({"no.such.option": "1"}, r"no\.such\.option"),
@@ -68,7 +69,8 @@ def _checked(options: dict[str, str]) -> None:
         ({"retry.backoff.max.ms": "5"}, r"no such option.*did you mean 'retry\.backoff\.ms'"),
         ({"security.protocol": "sasl-ssl"}, r"'sasl-ssl'.*did you mean 'SASL_SSL'"),
         ({"security.protocol": "SASL_SSL"}, r"is missing, 'sasl\.mechanism'"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "'OAUTHBEARER', expected one of PLAIN"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTH"}, "'OAUTH', expected one of PLAIN"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "a token that expires.*`passwords`"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, r"'sasl\.username', 'sasl\.password'"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such.pem"}, r"ssl\.ca\.location.*No such file"),
         ({"security.protocol": "SSL", "ssl.ca.pem": "hunter2"}, r"ssl\.ca\.pem of the Kafka connection cannot be used"),
@@ -89,6 +91,29 @@ def _checked(options: dict[str, str]) -> None:
 def test_an_option_that_cannot_be_followed_is_refused_without_a_broker(options: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words) as raised:
         _checked({"sasl.password": "hunter2", **options} if "sasl.mechanism" not in options else options)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "logs in nowhere: its 'security.protocol' is PLAINTEXT"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "with a ticket instead of a password"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, r"logs in with \['sasl\.username'\]"),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.extensions": "hunter2",
+            },
+            r"'sasl\.oauthbearer\.extensions', expected name=value",
+        ),
+    ],
+)
+def test_entry_in_passwords_without_a_matching_login_is_refused(options: dict[str, str], words: str) -> None:
+    source = PasswordSource("kafka_shop", ("true",))
+    with pytest.raises(SettingsError, match=words) as raised:
+        KafkaConnection("127.0.0.1:1", options, password_source=source).check_options()
     assert "hunter2" not in str(raised.value)
 
 

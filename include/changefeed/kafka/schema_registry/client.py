@@ -6,7 +6,6 @@ Source: https://docs.confluent.io/platform/current/schema-registry/develop/api.h
 
 from __future__ import annotations
 
-import base64
 import http.client
 import socket
 import ssl
@@ -22,18 +21,19 @@ from urllib.parse import quote
 import orjson
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from changefeed.errors import CompatibilityError, RegistryError, RegistryUnavailableError, SettingsError
-from changefeed.kafka.schema_registry.connection import RegistryConnection
-from changefeed.printable import printable
+from changefeed.errors import (
+    CompatibilityError,
+    RegistryError,
+    RegistryUnavailableError,
+    SettingsError,
+    SourceUnavailableError,
+)
+from changefeed.kafka.schema_registry.connection import RegistryConnection, RegistryLogin
 
 _TRIES = 4
-_RUN = 8
-"""How many successive characters of the login no message may repeat."""
 _WAIT = wait_exponential(multiplier=0.25, max=4)
 _LARGEST = 8 << 20
 """Limit of a response, in bytes."""
-_SHOWN = 500
-"""Limit of the registry's text in an error message, in characters."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _DENIED = frozenset({401, 403})
@@ -126,19 +126,21 @@ class Answer:
 
     status: int
     body: Any
+    login: RegistryLogin
 
     @property
     def message(self) -> str:
-        """The registry's error text, unfiltered: `Registry._for_message` prepares it for messages."""
-        return str(self.body.get("message", "") if isinstance(self.body, dict) else self.body)
+        """The registry's error text for a message: short, printable, and without the login."""
+        return self.login.hide_in(str(self.body.get("message", "") if isinstance(self.body, dict) else self.body))
 
 
 @dataclass(frozen=True)
 class Registry:
     """The registry at ``connection``; it connects at the first request.
 
-    All methods raise RegistryUnavailableError if it does not answer after some tries, RegistryError if it refuses the
-    login or the request, SettingsError for certificates that cannot be read.
+    All methods raise RegistryUnavailableError if it does not answer after some tries, or refuses a password that is new
+    for each request; RegistryError if it refuses another login or the request, SettingsError for certificates that
+    cannot be read.
     """
 
     connection: RegistryConnection
@@ -155,7 +157,7 @@ class Registry:
         """
         answer = self._ask("POST", f"subjects/{_quote(subject)}/versions", {"schema": schema})
         if answer.status == CONFLICT:
-            raise CompatibilityError(self._for_message(answer.message))
+            raise CompatibilityError(answer.message)
         return self._id(answer, subject)
 
     def level(self, subject: str) -> str:
@@ -210,7 +212,8 @@ class Registry:
         found = self._body(answer, dict, f"the id of a schema of subject {subject!r}").get("id")
         if not isinstance(found, int) or not 0 <= found < 2**31:
             raise RegistryError(
-                f"the schema registry at {self.connection} gave {self._for_message(str(found))!r} as the id of a schema"
+                f"the schema registry at {self.connection} gave {answer.login.hide_in(str(found))!r} as the id of a "
+                "schema"
             )
         return found
 
@@ -222,7 +225,7 @@ class Registry:
             hint = " It does not take the schema: an older registry may know less of Avro than was registered before."
         raise RegistryError(
             f"the schema registry at {self.connection} was asked for {what}, and answered {answer.status}: "
-            f"{self._for_message(answer.message)!r}.{hint} Is the connection's URL that of a registry with Confluent's "
+            f"{answer.message!r}.{hint} Is the connection's URL that of a registry with Confluent's "
             "interface?"
         )
 
@@ -232,26 +235,6 @@ class Registry:
     @cached_property
     def _tls(self) -> ssl.SSLContext | None:
         return self.connection.tls()
-
-    def _for_message(self, text: str) -> str:
-        """The registry's text for an error message: short, printable, and without the login. A hostile registry could
-        repeat the login, also as a part of other text."""
-        if any(part in text for part in self._secret_parts):
-            return "(not shown: it repeats the login)"
-        return printable(text[:_SHOWN])
-
-    @cached_property
-    def _secret_parts(self) -> frozenset[str]:
-        """The parts of the login that no message may repeat: its substrings of `_RUN` characters, in the encodings of
-        HTTP."""
-        password, token = self.connection.password, (self.connection.authorization or "").partition(" ")[2]
-        of_password = base64.b64encode(password.encode()).decode().rstrip("=")
-        return frozenset(
-            secret[at : at + _RUN]
-            for secret in (password, quote(password, safe=""), token, of_password)
-            for at in range(max(1, len(secret) - _RUN + 1))
-            if secret
-        )
 
     def _ask(self, method: str, path: str, body: object = None) -> Answer:
         tries = Retrying(
@@ -266,8 +249,9 @@ class Registry:
         headers = {"Accept": _ACCEPT}
         if body is not None:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
-        if self.connection.authorization is not None:
-            headers["Authorization"] = self.connection.authorization
+        login = self._login()
+        if login.authorization is not None:
+            headers["Authorization"] = login.authorization
         data = None if body is None else orjson.dumps(body)
         request = urllib.request.Request(f"{self.connection.url}/{path}", data, headers, method=method)
         seconds = min(self.connection.answer_limits.answer_seconds, 30)
@@ -276,17 +260,29 @@ class Registry:
             opener = urllib.request.build_opener(_NoRedirects(), _Http(watch), _Https(watch, tls))
             try:
                 with opener.open(request, timeout=seconds) as answer:
-                    read = Answer(answer.status, _read(answer))
+                    read = Answer(answer.status, _read(answer), login)
             except urllib.error.HTTPError as error:
-                read = self._error_answer(error)
+                read = self._error_answer(error, login)
             except (OSError, http.client.HTTPException) as error:
-                raise self._unavailable(watch.error(2 * seconds) or error) from None
+                raise self._unavailable(watch.error(2 * seconds) or error, login) from None
             if error_of_time := watch.error(2 * seconds):
-                raise self._unavailable(error_of_time)
+                raise self._unavailable(error_of_time, login)
             return read
 
-    def _error_answer(self, error: urllib.error.HTTPError) -> Answer:
-        answer = Answer(error.code, _read(error))
+    def _login(self) -> RegistryLogin:
+        try:
+            return self.connection.login()
+        except SourceUnavailableError as error:  # of the command or function that returns the password
+            raise RegistryUnavailableError(str(error)) from None
+
+    def _error_answer(self, error: urllib.error.HTTPError, login: RegistryLogin) -> Answer:
+        answer = Answer(error.code, _read(error), login)
+        if error.code in _DENIED and self.connection.password_source is not None:  # some answer 403 to an old token
+            raise RegistryUnavailableError(
+                f"the schema registry at {self.connection} refuses the passwords or tokens that `passwords` of the "
+                f"site's file returned for {_TRIES} requests ({error.code}). Run again: the next request gets another "
+                "one. If it never succeeds, check the user, its rights, and what the command or function returns"
+            ) from None
         if error.code in _DENIED:
             raise RegistryError(
                 f"the schema registry at {self.connection} refuses user {self.connection.user!r} ({error.code}): set "
@@ -294,8 +290,7 @@ class Registry:
             ) from None
         if error.code in _BUSY:
             raise RegistryUnavailableError(
-                f"the schema registry at {self.connection} answered {error.code} {_TRIES} times: "
-                f"{self._for_message(answer.message)!r}"
+                f"the schema registry at {self.connection} answered {error.code} {_TRIES} times: {answer.message!r}"
             ) from None
         if 300 <= error.code < 400:
             raise RegistryError(
@@ -304,7 +299,7 @@ class Registry:
             ) from None
         return answer
 
-    def _unavailable(self, error: Exception) -> RegistryUnavailableError | SettingsError:
+    def _unavailable(self, error: Exception, login: RegistryLogin) -> RegistryUnavailableError | SettingsError:
         reason = getattr(error, "reason", error)
         if "CERTIFICATE_VERIFY_FAILED" in str(reason):
             return SettingsError(
@@ -313,7 +308,7 @@ class Registry:
             )
         return RegistryUnavailableError(
             f"the schema registry at {self.connection} was asked {_TRIES} times and does not answer: "
-            f"{self._for_message(str(reason))}"
+            f"{login.hide_in(str(reason))}"
         )
 
 

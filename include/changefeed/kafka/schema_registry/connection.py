@@ -5,13 +5,20 @@ from __future__ import annotations
 import base64
 import re
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from changefeed.errors import SettingsError
 from changefeed.model.connection import RUN_ANSWER_LIMITS, AnswerLimits, check_values, options_of, quote_option
+from changefeed.model.password_source import PasswordSource
 from changefeed.model.tls import present_certificate, trusting_context
+from changefeed.printable import printable
 
+_RUN = 8
+"""How many successive characters of the login no message may repeat."""
+_SHOWN = 500
+"""Limit of the registry's text in an error message, in characters."""
 _OPTIONS = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify"})
 _FORM = "expected http://user:password@host:port or https://…"
 
@@ -22,7 +29,8 @@ class RegistryConnection:
 
     ``url`` has no login, and no slash at its end. ``options`` may have ssl_ca (the authorities), ssl_cert and
     ssl_key (the client's certificate and key), each the path of a PEM file or PEM text, ssl_key_password, and
-    ssl_verify (`false` trusts any certificate).
+    ssl_verify (`false` trusts any certificate). ``password_source``, if any, returns the password of each request in
+    place of ``password``; without a user it returns a bearer token.
     """
 
     url: str
@@ -30,6 +38,7 @@ class RegistryConnection:
     password: str = field(default="", repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     answer_limits: AnswerLimits = RUN_ANSWER_LIMITS
+    password_source: PasswordSource | None = None
 
     @classmethod
     def from_uri(cls, uri: str, answer_limits: AnswerLimits = RUN_ANSWER_LIMITS) -> RegistryConnection:
@@ -58,12 +67,17 @@ class RegistryConnection:
     def __str__(self) -> str:
         return self.url
 
-    @property
-    def authorization(self) -> str | None:
-        """The value of a request's Authorization header; None without a user."""
-        if not self.user:
-            return None
-        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+    def login(self) -> RegistryLogin:
+        """The login of a request now. Raises what `PasswordSource.password` raises."""
+        parts = urlsplit(self.url)
+        password = self.password
+        if self.password_source is not None:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            password = self.password_source.password(parts.hostname or "", port, self.user)
+        if self.user:
+            pair = base64.b64encode(f"{self.user}:{password}".encode()).decode()
+            return RegistryLogin(password, f"Basic {pair}")
+        return RegistryLogin(password, f"Bearer {password}" if self.password_source is not None else None)
 
     def tls(self) -> ssl.SSLContext | None:
         """The TLS context; None for plain HTTP. Raises SettingsError for invalid certificates or keys."""
@@ -85,6 +99,28 @@ class RegistryConnection:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+
+@dataclass(frozen=True)
+class RegistryLogin:
+    """The login of one request: the password or token, and the value of the Authorization header, if any."""
+
+    password: str = field(default="", repr=False)
+    authorization: str | None = field(default=None, repr=False)
+
+    def hide_in(self, text: str) -> str:
+        """A registry's ``text`` for an error message: short, printable, and not shown if it repeats a part of the
+        login, as a hostile registry could."""
+        if any(part in text for part in self._parts()):
+            return "(not shown: it repeats the login)"
+        return printable(text[:_SHOWN])
+
+    def _parts(self) -> Iterator[str]:
+        """The parts that no message may repeat: substrings of `_RUN` characters, in the encodings of HTTP."""
+        token = (self.authorization or "").partition(" ")[2]
+        of_password = base64.b64encode(self.password.encode()).decode().rstrip("=")
+        for secret in filter(None, (self.password, quote(self.password, safe=""), token, of_password)):
+            yield from (secret[at : at + _RUN] for at in range(max(1, len(secret) - _RUN + 1)))
 
 
 def _split(uri: str) -> SplitResult:
