@@ -130,7 +130,7 @@ class Ways:
         began = time.monotonic()
         planned = plan(connections, store)
         file = self.folder / "plan.json"
-        file.write_text(json.dumps({"windows": [planned.window.to_json()]}))
+        file.write_text(json.dumps({"plan": {"windows": [planned.window.to_json()]}}))
         if name == "connect":
             job = seconds_of(sys.executable, JOB, file, name)
         else:

@@ -12,9 +12,6 @@ inserted for each pipeline five seconds before its run is due.
 Prints a line for each kind and load: ended runs; CPU seconds a run of all processes, and their parts: Airflow (those of
 the kind `empty`), our code in Airflow's tasks, and Spark with its Python workers; and the lag of the slowest pipeline,
 which is the time from an insert to the end of the next run. MySQL and Kafka are not counted.
-
-Known fault: with `rows` by spark-submit, the sum misses Python workers that end after their JVM, so `CPU s/run` and
-`ours` are too low. The figures of `idle` and of Spark are right.
 """
 
 from __future__ import annotations
@@ -26,16 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent)]
 
-from process_use import TICKS, Meter, family  # noqa: E402 - after the path
+from process_use import FamilyMeter, adopt_orphans  # noqa: E402 - after the path
 
 from changefeed.spark import class_archive  # noqa: E402
 from devstack.airflow import AirflowServer  # noqa: E402
@@ -86,36 +82,6 @@ for number in range({pipelines}):
 """
 KINDS = ("empty", "submit", "connect")
 LOADS = ("idle", "rows")
-
-
-@dataclass
-class SparkMeter:
-    """CPU seconds of the Spark processes below ``roots`` while it runs, by what each had used when it was last seen."""
-
-    roots: list[int]
-    _seen: dict[int, float] = field(default_factory=dict)
-    _ended: Event = field(default_factory=Event)
-
-    def __enter__(self) -> SparkMeter:
-        self._thread = Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    @property
-    def used(self) -> float:
-        return sum(self._seen.values())
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.3):
-            for root in self.roots:
-                for pid, fields in family(root).items():
-                    with suppress(OSError):
-                        if _is_spark(Path(f"/proc/{pid}/cmdline").read_bytes()):
-                            self._seen[pid] = sum(map(int, fields[11:13])) / TICKS
 
 
 def _is_spark(command: bytes) -> bool:
@@ -216,8 +182,8 @@ class Kind:
         """The cost of some minutes, until the changes of the last one are published."""
         wait_for_second(BEFORE_DUE)
         began, moments = datetime.now(UTC), []
-        airflow, connect = Meter(*self.airflow.pids), Meter(*([self.connect.pid] if self.connect else []))
-        with SparkMeter(self.airflow.pids) as spark:
+        connect = [self.connect.pid] if self.connect and self.connect.pid else []
+        with FamilyMeter([*self.airflow.pids, *connect], _is_spark) as meter:
             for _ in range(minutes):
                 moments.append(datetime.now(UTC))
                 if with_rows:
@@ -225,9 +191,8 @@ class Kind:
                 time.sleep(1)
                 wait_for_second(BEFORE_DUE)
             slowest = max(map(self.wait_for_runs, moments))
-            of_airflow, of_connect = sum(airflow.used()), sum(connect.used())
         runs = sum(map(len, self.ended_runs(began).values()))
-        return Cost(runs, of_airflow + of_connect, of_connect + spark.used, slowest)
+        return Cost(runs, meter.used, meter.used_by_chosen, slowest)
 
 
 def wait_for_second(second: float) -> None:
@@ -237,6 +202,7 @@ def wait_for_second(second: float) -> None:
 
 def measure(pipelines: int, minutes: int, kinds: list[str], loads: list[str]) -> None:
     """Start the servers, measure all kinds one after the other, and print a table."""
+    adopt_orphans()
     class_archive.make()  # as `make setup` does
     subprocess.run([sys.executable, "-m", "changefeed.native"], check=True)  # else the first runs compile the kernels
     home, owner = Home.default(), ProcessId.own()

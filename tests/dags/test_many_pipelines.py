@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_database import environment
 
+KINDS = ("ingest", "seek", "backfill", "snapshot", "verify")
 FEW, MANY = 21, 200
 CALLS_EACH = 40_000
 """Limit of function calls to parse one pipeline's DAGs. Unlike seconds, it does not depend on the machine."""
@@ -46,20 +48,38 @@ def test_parsing_cost_per_pipeline_is_constant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dag_id", "numbers"),
-    [("changefeed_seek__shop1", [1]), ("changefeed_seek__removed", [0, 1, 2]), ("of_a_user__shop1", [0, 1, 2])],
+    ("dag_id", "kinds", "numbers"),
+    [
+        ("changefeed_seek__shop1", ("seek",), [1]),
+        ("changefeed_seek__removed", KINDS, [0, 1, 2]),
+        ("of_a_user__shop1", KINDS, [0, 1, 2]),
+    ],
 )
-def test_task_parses_the_dags_of_its_own_pipeline_only(tmp_path: Path, dag_id: str, numbers: list[int]) -> None:
+def test_task_parses_its_own_dag_only(tmp_path: Path, dag_id: str, kinds: Sequence[str], numbers: list[int]) -> None:
     found = _parse_dags(tmp_path, 3, dag_id)
     assert found["import_errors"] == {}
-    kinds = ("ingest", "seek", "backfill", "snapshot", "verify")
     expected = {f"changefeed_{kind}__shop{number}" for kind in kinds for number in numbers}
     assert {each for each in found["dags"] if "__shop" in each} == expected
 
 
-def _parse_dags(tmp_path: Path, pipelines: int, of_task: str = "") -> dict[str, Any]:
-    """Parse ``pipelines`` pipelines in another process, without Airflow's timeout for a file; with ``of_task``, as a
-    task of that DAG parses them."""
+@pytest.mark.extended
+@pytest.mark.parametrize(("task_id", "submits"), [("plan", False), ("commit", False), ("ingest", True)])
+def test_only_the_task_that_submits_imports_the_spark_provider(tmp_path: Path, task_id: str, submits: bool) -> None:
+    found = _parse_dags(tmp_path, 1, "changefeed_ingest__shop0", task_id)
+    tasks = found["dags"]["changefeed_ingest__shop0"]["tasks"]
+    assert {name: task["upstream"] for name, task in tasks.items()} == {
+        "plan": [],
+        "ingest": ["plan"],
+        "commit": ["ingest", "plan"],
+    }
+    assert ("SparkSubmitOperator" in tasks["ingest"]["operators"]) == submits
+    assert ("requests" in found["imported"]) == submits, "its import of OpenLineage's client costs as much"
+    assert not {"kafka", "pymysql", "pyspark", "numba", "numpy", "pyarrow", "sqlglot"} & set(found["imported"])
+
+
+def _parse_dags(tmp_path: Path, pipelines: int, of_dag: str = "", of_task: str = "") -> dict[str, Any]:
+    """Parse ``pipelines`` pipelines in another process, without Airflow's timeout for a file; with ``of_dag`` and
+    ``of_task``, as that task parses them."""
     folder = tmp_path / f"pipelines-{pipelines}"
     folder.mkdir()
     for number in range(pipelines):
@@ -68,7 +88,8 @@ def _parse_dags(tmp_path: Path, pipelines: int, of_task: str = "") -> dict[str, 
         (folder / f"shop{number}.yaml").write_text(text)
     (tmp_path / "airflow").mkdir(exist_ok=True)
     env = environment(tmp_path / "airflow") | {"CHANGEFEED_PIPELINES": str(folder)}
-    env |= {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "0", "_AIRFLOW_PARSING_CONTEXT_DAG_ID": of_task}
+    env |= {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "0", "_AIRFLOW_PARSING_CONTEXT_DAG_ID": of_dag}
+    env |= {"_AIRFLOW_PARSING_CONTEXT_TASK_ID": of_task} if of_task else {}
     script, out = Path(__file__).with_name("bag_process.py"), tmp_path / f"found-{pipelines}.json"
     subprocess.run([sys.executable, str(script), str(out), "calls"], env=env, check=True, capture_output=True)
     return json.loads(out.read_text())  # type: ignore[no-any-return]

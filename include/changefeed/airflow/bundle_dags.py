@@ -37,7 +37,8 @@ def bundle_dags(folder: Path, *, freshness_dag_id: str = FRESHNESS_DAG_ID) -> di
         pipelines, errors = pipelines_to_parse()
         dags = {dag.dag_id: dag for pipeline in pipelines.values() for dag in pipeline_dags(pipeline)}
         for pipeline in pipelines.values():
-            _carry_text(dags[ingest_dag_id(pipeline.name)], pipelines_folder() / pipeline.display_file)
+            if (dag := dags.get(ingest_dag_id(pipeline.name))) is not None:  # a task needs only its own DAG
+                _carry_text(dag, pipelines_folder() / pipeline.display_file)
     for error in errors.values():
         _log.error("%s", error)
     dags[freshness_dag_id] = freshness_dag(freshness_dag_id, has_file_times=False)

@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -45,10 +45,10 @@ def session(pipeline: Pipeline, job: str, *, is_submitted: bool = False) -> Iter
     another second.
     """
     if url := pipeline.spark.connect:
-        with connect_session(url) as spark:
-            spark.warm_up(1)
+        with ExitStack() as stack:
             with _import_in_thread(job):
-                pass
+                spark = stack.enter_context(connect_session(url))
+                spark.warm_up(1)
             yield spark
     else:
         with _import_in_thread(job):

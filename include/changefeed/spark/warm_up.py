@@ -16,7 +16,6 @@ OF_TASKS = (
     "changefeed.spark.stages.readers",
     "changefeed.records.encoder",
     "changefeed.source.mysql.packets",
-    "sqlglot",
 )
 """The modules that decode and publish, and modules that they import late, because a driver does not need them."""
 

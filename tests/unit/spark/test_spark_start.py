@@ -38,12 +38,15 @@ def test_job_requests_its_spark_session_before_it_imports_its_stages() -> None:
 def test_a_driver_loads_no_pandas_no_kernels_and_nothing_that_reads_sql() -> None:
     loaded = loaded_by("import changefeed.ingest.run")
     assert not loaded & {"pandas", "numba", "sqlglot", "changefeed.binlog.decoder", "changefeed.spark.stages.readers"}
+    assert not loaded & {"numpy", "pyarrow"}, "only Spark Connect and clusters need Arrow"
 
 
 def test_a_worker_that_was_warmed_up_has_imported_all_that_its_task_imports() -> None:
     loaded = loaded_by("from changefeed.spark.warm_up import load; load()")
     assert {"changefeed.binlog.decoder", "changefeed.records.encoder", "changefeed.kafka.publisher"} <= loaded
     assert not loaded & {"pandas", "pyspark.sql.connect"}
+    seldom = {"fsspec", "pymysqlreplication", "sqlglot", "changefeed.transforms.finisher"}
+    assert not loaded & seldom, "few pipelines need them, and each submitted run would pay for them"
 
 
 def test_workers_of_a_session_are_started_once() -> None:

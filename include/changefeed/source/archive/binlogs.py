@@ -11,9 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
-
 from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.binlog.search.finder import ResumePoint
 from changefeed.errors import BinlogGoneError, ChangefeedError, SettingsError, SourceUnavailableError
@@ -89,6 +86,8 @@ class ArchivedBinlogs:
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:
+        import fsspec  # imports asyncio, and most runs read no archive
+
         url = self.archive.url
         with self._translate_errors("archive"):
             if self.archive.root is None:
@@ -129,6 +128,8 @@ class ArchivedBinlogs:
         """Yield the paths in the folder, or the file itself.
 
         A local folder is read only as far as the caller iterates."""
+        from fsspec.implementations.local import LocalFileSystem
+
         filesystem, root = self._opened
         if isinstance(filesystem, LocalFileSystem) and Path(root).is_dir():
             with os.scandir(root) as entries:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
@@ -31,6 +30,9 @@ from changefeed.spark.stages.messages import (
     stored_batches,
 )
 from changefeed.spark.target import SparkTarget, rows_of_tasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Numbered(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
-import pyarrow as pa
 
 from changefeed.errors import ChangefeedError
 from changefeed.kafka.progress import TopicPartition
@@ -21,6 +21,9 @@ from changefeed.model.statement import Statement
 from changefeed.model.transaction_event import TransactionEvent
 from changefeed.records.batch import Batch
 from changefeed.spark.stages.payload_files import FilePart, PayloadFile
+
+if TYPE_CHECKING:  # a local master needs no Arrow, and each of its drivers and workers would pay 0.1 CPU seconds
+    import pyarrow as pa
 
 _KINDS: dict[str, type[TaskMessage]] = {}
 
@@ -161,29 +164,18 @@ IS_BATCH = StoredBatch.__name__
 BATCH_COLUMNS = tuple(StoredBatch.__dataclass_fields__)
 """The columns of a batch in STORED_SCHEMA."""
 
-_MESSAGES = pa.schema([("kind", pa.string()), ("text", pa.string())])
-_STORED = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("origin", pa.string()),
-        ("slice", pa.int64()),
-        ("number", pa.int64()),
-        ("before", pa.int64()),
-        ("payload", pa.binary()),
-        ("text", pa.string()),
-    ]
-)
 _TOGETHER_ROWS = 16
 _TOGETHER_BYTES = 2 << 20
 
 
 def message_batches(messages: Iterable[TaskMessage]) -> Iterator[pa.RecordBatch]:
     """An Arrow batch of MESSAGE_SCHEMA for each of ``messages``."""
+    import pyarrow as pa
+
+    schema = pa.schema([("kind", pa.string()), ("text", pa.string())])
     for message in messages:
         kind, text = _kind_and_text(message)
-        yield pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=_MESSAGES)
+        yield pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=schema)
 
 
 def messages_of(rows: Iterable[Any]) -> list[TaskMessage]:
@@ -214,8 +206,31 @@ def batches_of(batches: Iterable[pa.RecordBatch]) -> Iterator[StoredBatch]:
 
 
 def _stored_batch(items: Sequence[StoredBatch | TaskMessage]) -> pa.RecordBatch:
-    columns = zip(zip(*map(_stored_row, items), strict=True), _STORED, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(values, type=of.type) for values, of in columns], schema=_STORED)
+    import pyarrow as pa
+
+    schema = _stored_schema()
+    columns = zip(zip(*map(_stored_row, items), strict=True), schema, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, type=of.type) for values, of in columns], schema=schema)
+
+
+@cache
+def _stored_schema() -> pa.Schema:
+    """STORED_SCHEMA in Arrow."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("kind", pa.string()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("origin", pa.string()),
+            ("slice", pa.int64()),
+            ("number", pa.int64()),
+            ("before", pa.int64()),
+            ("payload", pa.binary()),
+            ("text", pa.string()),
+        ]
+    )
 
 
 def _stored_row(item: StoredBatch | TaskMessage) -> tuple[Any, ...]:

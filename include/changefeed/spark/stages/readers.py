@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedRows
@@ -16,14 +17,15 @@ from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import Slice
 from changefeed.records.block import MessageBlock
 from changefeed.source.mysql.catalog import catalog_lookup
-from changefeed.source.mysql.reference import ReferenceReader
 from changefeed.source.mysql.session import server_of
 from changefeed.spark.stages.decode_task import DecodeTask, SourceTask
 from changefeed.spark.stages.dump import open_dump
 from changefeed.spark.stages.earlier_slices import EarlierSlices
 from changefeed.spark.stages.statement_changes import StatementChanges
 from changefeed.spark.stages.statement_follower import StatementFollower
-from changefeed.transforms.finisher import TransformFinisher
+
+if TYPE_CHECKING:  # most pipelines have no functions
+    from changefeed.transforms.finisher import TransformFinisher
 
 
 class KernelReader:
@@ -92,6 +94,7 @@ def finisher_of(task: SourceTask) -> TransformFinisher | None:
     """The transformer of rows for the pipeline's functions and outbox; None if it has neither."""
     if not task.pipeline.transforms and task.pipeline.outbox is None:
         return None
+    from changefeed.transforms.finisher import TransformFinisher
 
     topics = task.pipeline.topics
     settings = TopicSettings(topics.partitions, topics.replication_factor, topics.configs)
@@ -117,6 +120,8 @@ class LibraryReader:
 
     def read(self, slice: Slice) -> Iterator[MessageBlock | SliceReport]:
         """The blocks of the slice, then its report; raises SourceError for a change in statement format."""
+        from changefeed.source.mysql.reference import ReferenceReader  # most pipelines use the kernel
+
         with self._task.session() as session:
             version, server = session.version_number, server_of(session)
         reader = ReferenceReader(
