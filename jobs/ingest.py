@@ -29,6 +29,13 @@ ARGUMENTS.add_argument(
     default=0,
     help="start no further window after this many seconds; 0, the default: no limit",
 )
+ARGUMENTS.add_argument(
+    "--attempt",
+    type=int,
+    default=1,
+    help="number of the task's attempt. After the first, the job of an earlier one may still be ending: it is waited "
+    "for, up to lease_seconds",
+)
 
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
@@ -40,7 +47,10 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
         from changefeed.pipeline.connections import PipelineConnections  # Spark's start has loaded them meanwhile
 
         connections = PipelineConnections(pipeline, from_environment)
-        for manifest in ingest_windows(spark, connections, windows, arguments.max_seconds or None):
+        timeout = pipeline.kafka.lease_seconds if arguments.attempt > 1 else 0.0
+        for manifest in ingest_windows(
+            spark, connections, windows, arguments.max_seconds or None, claim_timeout_seconds=timeout
+        ):
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
                 f"messages, seconds {json.dumps(manifest.seconds)}"

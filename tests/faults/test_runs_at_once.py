@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -59,7 +60,10 @@ def test_a_first_run_that_stood_still_is_fenced_when_it_wakes(feed: Feed) -> Non
 
 
 @pytest.mark.extended
-def test_run_waits_for_a_short_run_and_with_a_long_timeout_for_all(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_run_waits_for_a_short_run_and_with_a_long_timeout_for_all(
+    kafka_broker: KafkaBroker, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "changefeed.kafka.lease")
     connection = KafkaConnection(kafka_broker.bootstrap)
     topic = Pipeline(connection, unique_name).log_topic
     seconds, order = 1.0, []
@@ -79,6 +83,7 @@ def test_run_waits_for_a_short_run_and_with_a_long_timeout_for_all(kafka_broker:
             order.append("holder")
         waiting.join(240)
     assert order == ["holder", "waiter"] * 2
+    assert "which still works" in caplog.text
 
 
 DRIVER = """

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import requests
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -85,6 +86,15 @@ def test_driver_on_yarn_gets_its_file_from_spark_and_any_other_driver_by_its_pat
     assert "SharedArchiveFile" not in conf["spark.driver.extraJavaOptions"], "a file of this machine"
 
 
+def test_job_gets_the_number_of_its_attempt(operator: IngestOperator) -> None:
+    found = []
+    for attempt in (1, 2):
+        operator = IngestOperator(task_id="ingest", pipeline="shop")
+        operator.render_template_fields({"ti": SimpleNamespace(try_number=attempt), "params": {}})  # type: ignore[typeddict-item]
+        found.append(operator.application_args)
+    assert [option(arguments, "--attempt") for arguments in found] == ["1", "2"]
+
+
 def test_applications_of_one_plan_have_the_same_tag(operator: IngestOperator) -> None:
     tags = []
     for plan in ({"windows": [1]}, {"windows": [1]}, {"windows": [2]}):
@@ -154,6 +164,25 @@ def test_killed_task_ends_the_application_that_it_knows_before_it_asks_yarn(
     with pytest.raises(AirflowException, match="no answer"):
         hook.on_kill()
     assert killed == ["application_1_2", "application_1_1"]
+
+
+def test_application_of_another_user_with_a_copied_tag_is_not_waited_for(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = on_yarn(operator, tmp_path, monkeypatch)
+
+    def found(*applications: tuple[str, str, int, str]) -> list[str]:
+        names = ("id", "user", "startedTime", "state")
+        apps = {"app": [dict(zip(names, each, strict=True)) for each in applications]} if applications else None
+        answer = SimpleNamespace(json=lambda: {"apps": apps}, raise_for_status=lambda: None)
+        monkeypatch.setattr(requests, "get", lambda *_, **__: answer)
+        return hook._running_applications()
+
+    copy, retry = ("copy", "eve", 2, "RUNNING"), ("retry", "airflow", 3, "ACCEPTED")
+    assert found() == []
+    assert found(copy, ("own", "airflow", 1, "RUNNING")) == ["own"]
+    assert found(copy, ("own", "airflow", 1, "FAILED")) == []
+    assert found(copy, retry, ("own", "airflow", 1, "KILLED")) == ["retry"]
 
 
 def test_task_that_waits_for_an_earlier_application_keeps_no_passwords(

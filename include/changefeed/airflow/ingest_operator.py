@@ -179,7 +179,10 @@ class IngestOperator(JobOperator):
         super().__init__(
             pipeline=pipeline,
             job="ingest.py",
-            arguments=[pipeline, "--max-seconds", "{{ params.max_seconds or 0 }}"],
+            arguments=[
+                *(pipeline, "--max-seconds", "{{ params.max_seconds or 0 }}"),
+                *("--attempt", "{{ ti.try_number }}"),
+            ],
             **settings,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import IO, Any
@@ -23,7 +24,7 @@ KILL_SECONDS = 3.0
 _YARN_CONF = {"spark.yarn.maxAppAttempts": "1"}
 """Defaults of an application on YARN: Airflow repeats a failed job, with the task's delays and alerts."""
 
-_ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+_ACTIVE_STATES = {"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"}
 
 
 class CleanSparkSubmitHook(SparkSubmitHook):
@@ -137,14 +138,21 @@ class CleanSparkSubmitHook(SparkSubmitHook):
             ) from error
 
     def _running_applications(self) -> list[str]:
-        """The ids of the applications with the tag that have not ended."""
+        """The ids of the applications with the tag that have not ended, and are of the user of the first with the tag.
+
+        Each user of the cluster sees the tag once that runs, and may give it to an own application.
+        """
         url = f"{self._get_yarn_rm_base_url()}/ws/v1/cluster/apps"
-        query = {"applicationTags": self._tag, "states": _ACTIVE_STATES}
+        query = {"applicationTags": self._tag}
         try:
             answer = requests.get(url, query, auth=self._resolved_yarn_rm_auth, timeout=self._HTTP_TIMEOUT)
             answer.raise_for_status()
-            found = answer.json()["apps"] or {"app": []}
-            return [str(each["id"]) for each in found["app"]]
+            found = (answer.json()["apps"] or {"app": []})["app"]
+            users = [str(each["user"]) for each in sorted(found, key=itemgetter("startedTime"))]
+            active = [each for each in found if each["state"] in _ACTIVE_STATES]
+            if foreign := [str(each["id"]) for each in active if each["user"] != users[0]]:
+                self.log.warning("%s: not of user %s, whose application had the tag first", foreign, users[0])
+            return [str(each["id"]) for each in active if each["user"] == users[0]]
         except (requests.RequestException, ValueError, KeyError, TypeError) as error:
             raise AirflowException(
                 f"expected YARN's ResourceManager at {url} to list its applications, found {type(error).__name__}: "

@@ -21,7 +21,12 @@ _log = logging.getLogger(__name__)
 
 
 def ingest_windows(
-    spark: SparkTarget, connections: PipelineConnections, windows: Sequence[Window], max_seconds: int | None = None
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    windows: Sequence[Window],
+    max_seconds: int | None = None,
+    *,
+    claim_timeout_seconds: float = 0.0,
 ) -> Iterator[Manifest]:
     """Publish and seal ``windows`` in order, and yield each manifest; a sealed window is only looked up.
 
@@ -39,7 +44,9 @@ def ingest_windows(
                 "%d of %d windows after %.0f seconds: the next run publishes the rest", number, len(windows), elapsed
             )
             return
-        yield sealed_manifest(window, state) or ingest(spark, connections, window)
+        yield sealed_manifest(window, state) or ingest(
+            spark, connections, window, claim_timeout_seconds=claim_timeout_seconds
+        )
 
 
 def run_windows(

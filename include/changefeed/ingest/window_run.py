@@ -88,6 +88,7 @@ def ingest(
     *,
     identity: str | None = None,
     archive: Archive | None = None,
+    claim_timeout_seconds: float = 0.0,
 ) -> Manifest:
     """Publish ``window``, seal it, and return its manifest. Messages of an earlier attempt are not published again.
 
@@ -96,7 +97,8 @@ def ingest(
 
     With `on_table_error: park`, a table with an error of its own is parked, and the window begins again without it.
 
-    Raises PipelineBusyError, before anything is published, if another run of ``identity`` is alive;
+    Raises PipelineBusyError, before anything is published, if another run of ``identity`` is alive, and does not end
+    within ``claim_timeout_seconds``;
     StaleCheckpointError if the window does not follow the current progress; SettingsError or TopicError if the window
     was begun with other settings or topics; CheckpointError if the pipeline was renamed since the plan; AccountingError
     if the counts of bytes or messages do not match; and the error of a slice or topic-partition that failed.
@@ -104,7 +106,7 @@ def ingest(
     parks = identity is None and connections.pipeline.on_table_error == "park"
     while True:
         try:
-            return _ingest(spark, connections, window, identity, archive)
+            return _ingest(spark, connections, window, identity, archive, claim_timeout_seconds)
         except TerminalError as error:
             if not (parks and error.tables):
                 raise
@@ -117,6 +119,7 @@ def _ingest(
     window: Window,
     identity: str | None,
     archive: Archive | None,
+    claim_timeout_seconds: float,
 ) -> Manifest:
     """See `ingest`; an error of one table is raised."""
     pipeline = connections.pipeline
@@ -126,7 +129,7 @@ def _ingest(
     if run.is_pipeline_run:
         connections.server_ids.check(run.tasks)
     inventory = run.take_inventory()
-    with connections.lease(run.identity) as lease:
+    with connections.lease(run.identity, timeout_seconds=claim_timeout_seconds) as lease:
         fence(lease, run.tasks)
         state, pipeline_state = run.log.read_with(pipeline.name)
         check_not_renamed(pipeline.name, pipeline_state)

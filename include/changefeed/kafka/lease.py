@@ -207,6 +207,7 @@ class Lease:
                             "hangs, end that process: its claim is void "
                             f"{self._seconds:g} seconds later."
                         )
+                    _log.info("waiting for %s (attempt %s), which still works", claims[name].who, name)
                     seen[name] = claims[name].offset
                     deadline = time.monotonic() + self._seconds
             self._fenced.take_over()

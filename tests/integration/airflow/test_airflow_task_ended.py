@@ -107,12 +107,16 @@ class HeldPipeline:
             attempts = client.get(path).json()["task_instances"]
         return sorted(attempts, key=lambda attempt: attempt["try_number"])
 
+    def log(self, run_id: str, attempt: int) -> str:
+        """The log of an attempt of the task `ingest`."""
+        return self.site.log(self.dag_id, "ingest", run_id, attempt)
+
     def check(self, run_id: str) -> None:
         """Finish a run, and check that it succeeds with another attempt, which does not wait for the claim of the first
         one, and that each row is published once."""
         states = self.finish(run_id)
         last = len(self.attempts(run_id))
-        log = self.site.log(self.dag_id, "ingest", run_id, last)
+        log = self.log(run_id, last)
         assert states[""] == "success", log
         assert last > 1
         assert "sealed window" in log
@@ -127,7 +131,8 @@ def add_pipeline(site: Site, name: str, server_ids: str, held: Path) -> HeldPipe
     site.mysql.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY AUTO_INCREMENT)")
     site.write_pipeline(name, name, server_ids=server_ids)
     file = site.pipelines / f"{name}.yaml"
-    file.write_text(file.read_text().replace("retries: 0", "retries: 3"))
+    text = file.read_text().replace("retries: 0", "retries: 3")
+    file.write_text(text.replace("kafka_shop", "kafka_shop\n  lease_seconds: 60"))
     site.wait_for_dag(f"changefeed_ingest__{name}")
     return HeldPipeline(site, name, held)
 
@@ -191,14 +196,22 @@ def test_job_ends_when_its_supervisor_is_killed_and_the_retry_publishes(ended: H
 
 def test_one_job_publishes_after_the_scheduler_was_killed_and_restarted(ended: HeldPipeline) -> None:
     """The new scheduler does not know the task that still runs. When the old scheduler has been silent for 30 seconds,
-    it starts another attempt."""
+    it starts another attempt, which waits for the end of the first one's job. That is delayed: its supervisor is
+    suspended until then."""
     run_id, driver = ended.hold()
+    task = driver.parent()
+    assert task is not None
+    supervisor = psutil.Process(task.ppid())
     (scheduler,) = [parent for parent in driver.parents() if parent.pid in ended.site.airflow.pids]
     workers = scheduler.children()  # without a scheduler they wait for ever
     try:
+        supervisor.suspend()
         ended.site.airflow.restart_killed("scheduler")
+        wait_until(lambda: "which still works" in ended.log(run_id, 2), "the second attempt waits", 300)
+        supervisor.resume()
         driver.wait(240)
         ended.check(run_id)
+        assert len(ended.attempts(run_id)) == 2
     finally:
         for worker in workers:
             with suppress(psutil.NoSuchProcess):
