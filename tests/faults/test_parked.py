@@ -102,6 +102,13 @@ def heartbeat(feed: Feed) -> dict[str, Any]:
     return value
 
 
+def output(feed: Feed, *command: str) -> str:
+    """All that the command prints."""
+    ended = feed.fork_command("", *command)
+    ended.result()
+    return ended.text()
+
+
 def unpark(feed: Feed, *options: str, fault: str = "") -> Any:
     return feed.fork_command(fault, "unpark", feed.name, *options)
 
@@ -189,6 +196,10 @@ def test_an_unpark_killed_at_a_stage_continues_after_windows_without_the_table(
     beside = feed.begin()
     assert beside.result() == (0 if stage == "after_unpark" else 1), beside.text()
     assert stage == "after_unpark" or "PipelineBusyError" in beside.text()
+    if stage == "after_unpark_window":
+        second = unpark(feed)
+        assert second.result() == 1
+        assert "PipelineBusyError" in second.text()
     killed.kill()
     feed.run()  # without the table, unless the unpark had ended
     feed.check()
@@ -280,15 +291,19 @@ def test_parked_tables_are_shown_and_refuse_seeks_snapshots_and_stop(feed: Feed)
     status = feed.command("status", feed.name, "--json")
     (shown,) = json.loads(status.stdout)
     assert [each["table"] for each in shown["parked"]] == [f"{feed.name}.bad"]
-    assert "bad" in feed.command("status", feed.name).stdout
-    assert f"{feed.name}.bad" in feed.command("check", feed.name).stdout
-    assert "parked" in feed.command("seek", feed.name, "latest", "--why", "test").stderr
-    assert "parked" in feed.command("snapshot", feed.name).stderr
-    file = feed.mysql.head().partition(":")[0]
-    assert "parked" in feed.command("backfill", feed.name, "--from-file", file, "--suffix", "").stderr
-    feed.settings["tables"] = {"exclude": [f"{feed.name}.bad"]}
+    window = shown["window"]
+    bad, file = f"{feed.name}.bad", feed.mysql.head().partition(":")[0]
+    assert f"on: function 'fragile' failed in window {window}: " in output(feed, "status", feed.name)
+    assert bad in output(feed, "check", feed.name)
+    for refused in (
+        ("seek", feed.name, "latest", "--why", "test"),
+        ("snapshot", feed.name),
+        ("backfill", feed.name, "--from-file", file, "--suffix", ""),
+    ):
+        assert f"{bad} is parked, so that changes are missing" in output(feed, *refused)
+    feed.settings["tables"] = {"exclude": [bad]}
     feed.configure()
-    assert "does not capture it any more" in feed.command("unpark", feed.name).stderr
+    assert "does not capture it any more" in output(feed, "unpark", feed.name)
     assert len(parked(feed)) == 1
     del feed.settings["tables"]
     feed.settings["on_table_error"] = "stop"
@@ -299,6 +314,7 @@ def test_parked_tables_are_shown_and_refuse_seeks_snapshots_and_stop(feed: Feed)
     assert "has `on_table_error: stop`" in run.text()
 
 
+@pytest.mark.extended
 def test_a_function_that_fails_on_two_tables_parks_none_and_two_functions_park_two(
     feed: Feed, marker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +390,15 @@ def test_the_changes_of_a_parked_table_are_not_taken_from_another_binlog(
         write(feed)
         feed.run()
         marker.unlink()
-        server.execute("RESET BINARY LOGS AND GTIDS")
+        server.execute("FLUSH BINARY LOGS")
+        write(feed)
+        feed.run()
+        server.execute(f"PURGE BINARY LOGS TO '{server.head().partition(':')[0]}'")
+        purged = unpark(feed)
+        assert purged.result() == 1, purged.text()
+        assert "is no longer on the server (oldest: " in purged.text()
+        assert "--skip-changes" in purged.text()
+        server.execute("RESET BINARY LOGS AND GTIDS", "FLUSH BINARY LOGS")
         for _ in range(3):
             write(feed)
         refused = unpark(feed)

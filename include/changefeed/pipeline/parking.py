@@ -189,7 +189,8 @@ def _describe_shared(error: TerminalError, others: Collection[ParkedRecord]) -> 
 def _reason(pipeline: Pipeline, window: Window, error: TerminalError) -> str:
     """The first sentence of ``error``; if the pipeline hides columns, without the text, which may have values."""
     if pipeline.hides_columns:
-        return f"{type(error).__name__} in window {window.number}: the run's log has its text"
+        what = f"function {error.function!r} failed" if error.function else type(error).__name__
+        return f"{what} in window {window.number}: the run's log has its text"
     return str(error).partition(". ")[0][:_LONGEST_REASON]
 
 
