@@ -63,7 +63,7 @@ def test_task_parses_its_own_dag_only(tmp_path: Path, dag_id: str, kinds: Sequen
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(("task_id", "submits"), [("plan", False), ("commit", False), ("ingest", True)])
+@pytest.mark.parametrize(("task_id", "submits"), [("plan", False), ("ingest", True)])
 def test_only_the_task_that_submits_imports_the_spark_provider(tmp_path: Path, task_id: str, submits: bool) -> None:
     found = _parse_dags(tmp_path, 1, "changefeed_ingest__shop0", task_id)
     tasks = found["dags"]["changefeed_ingest__shop0"]["tasks"]
