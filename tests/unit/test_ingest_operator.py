@@ -231,6 +231,12 @@ def test_spark_connect_and_deploy_mode_cluster_exclude_each_other() -> None:
         parse_pipeline(f"{YAML}spark: {{connect: 'sc://h', deploy_mode: cluster}}\n", "shop.yaml")
 
 
+def test_deferrable_task_needs_a_driver_on_the_cluster() -> None:
+    for spark in ("deferrable: true", "deferrable: true, deploy_mode: client", "deferrable: true, connect: 'sc://h'"):
+        with pytest.raises(SettingsError, match="`deferrable` needs `deploy_mode: cluster`"):
+            parse_pipeline(f"{YAML}spark: {{{spark}}}\n", "shop.yaml")
+
+
 def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
     operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

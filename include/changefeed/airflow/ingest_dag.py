@@ -19,7 +19,7 @@ from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
 from changefeed.settings.pipeline import Pipeline
 
-ACTIVE_STATES = ("queued", "running", "restarting")
+ACTIVE_STATES = ("queued", "running", "restarting", "deferred")
 """States of tasks that continue while their DAG is paused. Airflow starts no other tasks of a paused DAG."""
 
 PLAN_TASK, INGEST_TASK, COMMIT_TASK = "plan", "ingest", "commit"

@@ -10,11 +10,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
@@ -27,6 +28,7 @@ from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.airflow.task_processes import task_variables
 from changefeed.airflow.tasks import fail_fast, is_sealed, skip_after_seek
 from changefeed.airflow.xcom_checks import read_planned_run
+from changefeed.airflow.yarn_trigger import ApplicationTrigger
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
@@ -100,6 +102,7 @@ class JobOperator(SparkSubmitOperator):
             name=f"changefeed-{pipeline.name}",
             application_args=list(self.application_args or ()),
             deploy_mode=self._deploy_mode_of(pipeline),
+            waits=not pipeline.spark.deferrable,
         )
 
     @property
@@ -109,14 +112,45 @@ class JobOperator(SparkSubmitOperator):
         return f"changefeed-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
     def execute(self, context: Context) -> Any:
-        with TemporaryDirectory(prefix="changefeed-job-") as folder, _private_file("spark") as self._conf_file:
-            self._plan = self._read_plan(context)
-            self._job_file, self._result_file = Path(folder, JOB_FILE), Path(folder, "result.json")
+        with self._files(context):
             try:
                 self._run(context)
             finally:
                 self._result = read_result(self._result_file)
             return self._result or None
+
+    @contextmanager
+    def _files(self, context: Context) -> Iterator[None]:
+        with TemporaryDirectory(prefix="changefeed-job-") as folder, _private_file("spark") as self._conf_file:
+            self._plan = self._read_plan(context)
+            self._job_file, self._result_file = Path(folder, JOB_FILE), Path(folder, "result.json")
+            yield
+
+    def _defer(self, pipeline: Pipeline, application: str) -> NoReturn:
+        """Leave the worker until the application on YARN has ended; then Airflow calls `resume`."""
+        self.defer(
+            trigger=ApplicationTrigger(
+                pipeline.name, application, pipeline.spark.connection, pipeline.kafka.lease_seconds
+            ),
+            method_name="resume",
+            kwargs={"application": application},
+            timeout=self.execution_timeout,
+        )
+
+    def resume(self, context: Context, event: dict[str, Any], application: str) -> None:
+        """Raise the error with which the application ended, if any, as `execute` does where it waits itself."""
+
+        def check() -> None:
+            if not event["is_known"]:
+                raise AirflowException(
+                    f"expected YARN to know application {application}, found it unknown. A retry publishes what is "
+                    "missing."
+                )
+            hook.wait_for(application)  # it has ended
+
+        with self._files(context):
+            self._hook = hook = self._get_hook()
+            self._check_result(check)
 
     def _read_plan(self, context: Context) -> Any:
         return context["ti"].xcom_pull(task_ids="plan")
@@ -131,8 +165,18 @@ class JobOperator(SparkSubmitOperator):
             self._run_with_connect(pipeline)
             return
         self._hook = None
+        self._check_result(partial(super().execute, context))
+        hook: Any = self._hook
+        if isinstance(hook, CleanSparkSubmitHook) and hook.deferred:
+            self._defer(pipeline, hook.deferred)
+
+    def _check_result(self, wait: Callable[[], None]) -> None:
+        """Call ``wait``, which raises the job's error. A terminal error is raised as AirflowFailException.
+
+        On a cluster, a job whose windows are sealed has no error.
+        """
         try:
-            super().execute(context)
+            wait()
         except AirflowException as error:
             hook = self._hook
             if not isinstance(hook, CleanSparkSubmitHook):

@@ -42,10 +42,12 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         defaults: Mapping[str, str] = JOB_CONF,
         job_file: Path | None = None,
         tag: str = "",
+        waits: bool = True,
         **settings: Any,
     ) -> None:
         """``job_file`` becomes the job's first argument. ``tag`` identifies an application on YARN: a second one with
-        the same tag is not submitted while the first runs.
+        the same tag is not submitted while the first runs. Without ``waits``, `submit` does not wait for the end of an
+        application: `deferred` is its id.
 
         Raises AirflowFailException for a Spark connection with which no job can work.
         """
@@ -58,12 +60,14 @@ class CleanSparkSubmitHook(SparkSubmitHook):
                 "published. Install changefeed[kubernetes]."
             ) from error
         self._master, self._tag, self._job_file = str(self._connection["master"]), tag, job_file
+        self._waits = waits
+        self.deferred: str | None = None
         self._environment = environment | environment_at(self._master)
         conf = dict(self._conf)
         if self.is_elsewhere:
             self._check_cluster_mode()
             tags = ",".join(filter(None, (conf.get("spark.yarn.tags"), tag)))
-            conf |= {"spark.yarn.tags": tags, self._YARN_WAIT_APP_COMPLETION_CONF: "true"}
+            conf |= {"spark.yarn.tags": tags, self._YARN_WAIT_APP_COMPLETION_CONF: str(waits).lower()}
             defaults = {**defaults, **_YARN_CONF}
         else:
             defaults = with_class_archive(defaults)
@@ -113,7 +117,7 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         return super().submit(application, **kwargs, env=environment, umask=PRIVATE_UMASK)
 
     def _run_on_yarn(self, application: str) -> None:
-        """Submit ``application`` to YARN, and wait until it ends. If one with the same tag runs, only wait.
+        """Submit ``application`` to YARN, unless one with the same tag runs; and wait for its end if the hook waits.
 
         Raises AirflowException if it cannot be submitted, if YARN does not answer, or if it ended with an error; the
         message has YARN's reason.
@@ -130,11 +134,19 @@ class CleanSparkSubmitHook(SparkSubmitHook):
             self._delete_job_file()
         if self._yarn_application_id is None:
             raise AirflowException("expected spark-submit to report the id of an application on YARN, found none")
+        if self._waits:
+            self.wait_for(self._yarn_application_id)
+        else:
+            self.deferred = self._yarn_application_id
+
+    def wait_for(self, application: str) -> None:
+        """Wait until an application on YARN ends. Raises AirflowException as `submit` does."""
+        self._yarn_application_id = application
         try:
-            self._start_yarn_application_status_tracking(self._yarn_application_id)
+            self._start_yarn_application_status_tracking(application)
         except RuntimeError as error:
             raise AirflowException(
-                f"{error}\nThe driver's log has the reason: yarn logs -applicationId {self._yarn_application_id}"
+                f"{error}\nThe driver's log has the reason: yarn logs -applicationId {application}"
             ) from error
 
     def _running_applications(self) -> list[str]:

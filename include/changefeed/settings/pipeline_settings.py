@@ -270,6 +270,9 @@ class SparkSettings(Section):
     deploy_mode: Literal["client", "cluster"] | None = None
     """Where the driver of Airflow's tasks runs: `client`, on the Airflow worker; `cluster`, on a machine of a YARN
     cluster. Empty: where `deploy-mode` in the extra of the Spark connection says, by default `client`."""
+    deferrable: bool = False
+    """With `deploy_mode: cluster`: while the driver works, Airflow's triggerer waits for its end, and the task holds no
+    worker slot."""
     connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
     """URL of a running Spark Connect server (`sc://host:15002`), which is used instead of spark-submit and of `master`.
     Its workers need the package `changefeed`. The URL may hold a token."""
@@ -287,6 +290,11 @@ class SparkSettings(Section):
             raise ValueError(
                 "`deploy_mode: cluster` and `connect` exclude each other: a job with a Spark Connect server is no "
                 "application of spark-submit"
+            )
+        if self.deferrable and self.deploy_mode != "cluster":
+            raise ValueError(
+                "`deferrable` needs `deploy_mode: cluster`: elsewhere the driver is a process of the Airflow worker, "
+                "and ends with its task"
             )
         return self
 
