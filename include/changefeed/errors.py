@@ -23,9 +23,9 @@
         ├── SourceUnavailableError     the server cannot be reached, or refuses a password that expires
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── SparkFailedError           a Spark job failed, or lost what it had decoded
-        ├── RegistryUnavailableError   the schema registry cannot be reached, or does not answer
+        ├── RegistryUnavailableError   the schema registry does not answer, or refuses a password that expires
         ├── FollowerUnavailableError   the follower cannot be reached, or has no lock to give
-        ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
+        ├── BrokerUnavailableError     Kafka cannot be reached, refused for now, or refuses such a password
         ├── StateStoreUnavailableError   the database of the checkpoints cannot be read or written
         ├── FencedError                a newer attempt of the same pipeline took over
         └── PipelineBusyError          another run of this pipeline is in progress
@@ -159,7 +159,7 @@ class SparkFailedError(RetryableError):
 
 
 class RegistryUnavailableError(RetryableError):
-    """The schema registry cannot be reached, or does not answer."""
+    """The schema registry cannot be reached, does not answer, or refused a password that expires."""
 
 
 class FollowerUnavailableError(RetryableError):
@@ -167,7 +167,7 @@ class FollowerUnavailableError(RetryableError):
 
 
 class BrokerUnavailableError(RetryableError):
-    """Kafka cannot be reached, or refused for now."""
+    """Kafka cannot be reached, refused for now, or refused a password that expires."""
 
 
 class StateStoreUnavailableError(RetryableError):

@@ -230,7 +230,7 @@ async def _in_thread(net: Any, call: Callable[[], str]) -> str:
             else:
                 result.failure(error)
 
-        with suppress(RuntimeError):  # the client was closed meanwhile
+        with suppress(Exception):  # the client was closed meanwhile, or its loop has crashed
             net.call_soon_threadsafe(give)
 
     Thread(target=answer, name="changefeed-kafka-password", daemon=True).start()
