@@ -182,8 +182,10 @@ class _Backwards:
                 self._unalter(statement)
             case CreateDatabase(name=database, if_not_exists=False, replace=False):
                 self._databases.pop(database, None)
-            case CreateDatabase(if_not_exists=True):
-                pass  # if the database was there before, the statement did not change it
+            case CreateDatabase(name=database, if_not_exists=True):
+                # If the database was there before, the statement did not change it. If it is not there now, somebody
+                # removed it without the binlog, and its charset is unknown.
+                self._databases.setdefault(database, "")
             case CreateDatabase(name=database) | AlterDatabase(name=database):
                 self._databases[database] = ""  # unknown, and so are the properties that tables inherit from it
             case DropDatabase(name=database):

@@ -180,3 +180,12 @@ INHERITED = ("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10))", "+t", "ALTER 
 def test_database_that_is_created_if_not_there_has_the_charset_of_now(steps: tuple[str, ...], result: str) -> None:
     """MariaDB does not write charsets to the binlog by default, so the tables inherit them from their database."""
     assert Play(MARIADB, *steps).derived()[0] == result
+
+
+def test_database_that_was_removed_without_the_binlog_has_no_known_charset() -> None:
+    steps = ("CREATE DATABASE IF NOT EXISTS d", "CREATE TABLE t (id INT PRIMARY KEY, a TEXT)", "+t")
+    play = Play(MARIADB, "ALTER DATABASE d CHARACTER SET latin1", "START", *steps)
+    (seen, _) = play.rows[0]
+    now = Schemas(MARIADB, {"other": MARIADB.collation})
+    timeline = derived_timeline(now, play.log, RowsByTable([seen]), COLLATIONS, {})
+    assert isinstance(timeline.at(seen.first).entry("d", "t"), UnknownTable)
