@@ -147,6 +147,14 @@ def test_error_hides_a_bearer_token_that_the_registry_repeats() -> None:
     assert len(set(received)) == 2
 
 
+def test_token_that_no_header_can_have_is_an_error_without_the_token() -> None:
+    source = PasswordSource("registry", ("printf", "pl4nted-é"))
+    registry = Registry(RegistryConnection("http://127.0.0.1:1", password_source=source))
+    with pytest.raises(RegistryUnavailableError, match="expected an ASCII token") as caught:
+        registry.level("any")
+    assert "pl4nted" not in str(caught.value)
+
+
 def test_error_hides_a_status_line_that_repeats_the_login() -> None:
     def answer(request: bytes) -> Iterator[bytes]:
         (line,) = (line for line in request.split(b"\r\n") if line.lower().startswith(b"authorization"))

@@ -105,6 +105,7 @@ ScramClient.process_server_first_message = _with_enough_iterations
 
 _READ_BYTES, _RECV_BYTES = 1 << 20, 1 << 16
 _METADATA_BACKOFF_MS = 10
+_FORGET_REFUSAL_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.02
 _AT_ONCE = 5
 """Maximum of requests in flight on a connection; kafka-python refuses more than
@@ -156,6 +157,29 @@ class PatchedClient(KafkaNetClient):  # type: ignore[misc]
                 manager._auth_failures[node.node_id] = error
 
         manager._build_transport, manager._connect = build_patched, connect_noting
+        if new_password is not None:
+            _forget_refused_logins(manager)
+
+
+def _forget_refused_logins(manager: Any) -> None:
+    """Let ``manager`` try again a second after a login was refused, because the next one has another password.
+
+    kafka-python keeps an authentication failure, and raises it at each later use of the broker.
+    """
+    failures, raise_failure = manager._auth_failures, manager.maybe_raise_auth_failure
+    raised_at: dict[int, tuple[Exception, float]] = {}
+
+    def raise_recent_failure(node_id: Any) -> None:
+        error, now = failures.get(node_id), time.monotonic()
+        if error is not None:
+            known, since = raised_at.get(node_id, (None, now))
+            if known is not error:
+                raised_at[node_id] = (error, now)
+            elif now - since > _FORGET_REFUSAL_SECONDS:
+                del failures[node_id], raised_at[node_id]
+        raise_failure(node_id)
+
+    manager.maybe_raise_auth_failure = raise_recent_failure
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import subprocess
+import time
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from threading import Thread
@@ -32,9 +34,10 @@ class PasswordSource:
         takes more than ``timeout_seconds``, or returns no password.
         """
         password = self._call(host, port, user) if self.function else self._run()
-        if not isinstance(password, str) or not password or "\n" in password:
-            found = "several lines" if password and isinstance(password, str) else "none"
-            raise self._failed(f"expected a password on one line from it, found {found}")
+        if not isinstance(password, str) or not password:
+            raise self._failed("expected a password on one line from it, found none")
+        if any(character < " " or character == "\x7f" for character in password):
+            raise self._failed("expected a password on one line from it, found several lines or a control character")
         return password
 
     def _run(self) -> str:
@@ -60,27 +63,33 @@ class PasswordSource:
 
     def _call(self, host: str, port: int, user: str) -> object:
         module, _, name = self.function.rpartition(".")
-        try:
-            function = getattr(importlib.import_module(module), name)
-        except Exception as error:  # whatever an administrator's module raises; its text may have a secret
-            why = str(error) if isinstance(error, ImportError | AttributeError) else type(error).__name__
-            raise SettingsError(f"{self._what} cannot be imported: {why}. {_REMEDY}") from None
-        call: Future[object] = Future()
+        imported: Future[Callable[..., object]] = Future()
+        returned: Future[object] = Future()
 
         def answer() -> None:
             try:
-                call.set_result(function(host=host, port=port, user=user))
+                imported.set_result(getattr(importlib.import_module(module), name))
             except BaseException as error:
-                call.set_exception(error)
+                imported.set_exception(error)
+                return
+            try:
+                returned.set_result(imported.result()(host=host, port=port, user=user))
+            except BaseException as error:
+                returned.set_exception(error)
 
-        # A daemon: a function that hangs must not keep this process from ending.
+        # A daemon: a module or a function that hangs must not keep this process from ending.
         Thread(target=answer, name="changefeed-password", daemon=True).start()
-        if not wait([call], self.timeout_seconds).done:
+        deadline = time.monotonic() + self.timeout_seconds
+        if not wait([imported], self.timeout_seconds).done:
             raise self._failed(f"it did not return within {self.timeout_seconds} seconds")
-        try:
-            return call.result()
-        except Exception as error:  # its text may have a secret
+        if error := imported.exception():  # whatever an administrator's module raises; its text may have a secret
+            why = str(error) if isinstance(error, ImportError | AttributeError) else type(error).__name__
+            raise SettingsError(f"{self._what} cannot be imported: {why}. {_REMEDY}") from None
+        if not wait([returned], deadline - time.monotonic()).done:
+            raise self._failed(f"it did not return within {self.timeout_seconds} seconds")
+        if error := returned.exception():  # SystemExit too; its text may have a secret
             raise self._failed(f"it raised {type(error).__name__}") from None
+        return returned.result()
 
     @property
     def _what(self) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
+import kafka.errors
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -284,6 +285,32 @@ def test_failed_command_is_the_error_of_each_client(
         with pytest.raises(error, match=f"'kafka_shop', .*{words}") as raised:
             call()
         assert "pl4nted" not in str(raised.value)
+
+
+@pytest.mark.extended
+def test_client_tries_again_after_a_refused_login(guarded: Guarded, tmp_path: Path) -> None:
+    """kafka-python itself would raise the refusal at each later use of the broker."""
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    connection = _renewing(guarded.connection("PLAIN"), file)
+    with connection.consumer() as consumer:
+        consumer.topics()
+        file.write_text("pl4nted")
+        manager = consumer._client._manager
+        for open_connection in list(manager._conns.values()):  # as after a restart of the broker
+            manager._net.call_soon_threadsafe(open_connection.close)
+        with pytest.raises(kafka.errors.KafkaError):
+            consumer.topics()
+        file.write_text(PASSWORD)
+        until = time.monotonic() + 240
+        while True:
+            try:
+                consumer.topics()
+            except kafka.errors.KafkaError:
+                assert time.monotonic() < until
+                time.sleep(0.2)
+            else:
+                break
 
 
 @pytest.mark.extended

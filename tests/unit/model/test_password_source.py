@@ -49,6 +49,10 @@ def hanging(**_: object) -> str:
     return SECRET
 
 
+def ending(**_: object) -> str:
+    raise SystemExit(SECRET)
+
+
 def nothing(**_: object) -> None:
     pass
 
@@ -80,6 +84,8 @@ def test_function_gets_the_server_and_the_user() -> None:
             "did not return within 0 seconds",
         ),
         (PasswordSource("c", function=f"{__name__}.nothing"), SourceUnavailableError, "found none"),
+        (PasswordSource("c", function=f"{__name__}.ending"), SourceUnavailableError, "it raised SystemExit"),
+        (PasswordSource("c", ("printf", f"got it\r{SECRET}")), SourceUnavailableError, "or a control character"),
     ],
 )
 def test_failed_source_is_an_error_without_the_password(
@@ -89,3 +95,10 @@ def test_failed_source_is_an_error_without_the_password(
         password(source)
     assert "pl4nted" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_module_that_hangs_at_import_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hangs_at_import.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SourceUnavailableError, match="did not return within 0 seconds"):
+        password(PasswordSource("c", function="hangs_at_import.token", timeout_seconds=0))

@@ -271,9 +271,15 @@ class Registry:
 
     def _login(self) -> RegistryLogin:
         try:
-            return self.connection.login()
+            login = self.connection.login()
         except SourceUnavailableError as error:  # of the command or function that returns the password
             raise RegistryUnavailableError(str(error)) from None
+        if login.authorization is not None and not login.authorization.isascii():  # http.client's error would show it
+            raise RegistryUnavailableError(
+                f"expected an ASCII token for the schema registry at {self.connection}, found other characters. "
+                "Nothing was sent. Correct what the command or function in `passwords` of the site's file returns"
+            )
+        return login
 
     def _error_answer(self, error: urllib.error.HTTPError, login: RegistryLogin) -> Answer:
         answer = Answer(error.code, _read(error), login)
