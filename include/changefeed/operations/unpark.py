@@ -42,7 +42,8 @@ from changefeed.spark.target import SparkTarget
 _log = logging.getLogger(__name__)
 
 KEPT_RANGES = 100
-"""The number of a pipeline's latest published ranges of parked tables whose manifests stay in the commit log."""
+"""The number of a pipeline's latest published ranges of parked tables whose manifests stay in the commit log, besides
+those of the call that publishes, which its caller reads at the end."""
 
 
 def requested_tables(connections: PipelineConnections, request: UnparkRequest) -> list[ParkedRecord]:
@@ -75,18 +76,25 @@ def unpark(
     errors: list[TerminalError] = []
     for record in records:
         try:
-            yield _unpark(spark, connections, record, skip=skip)
+            yield _unpark(spark, connections, record, KEPT_RANGES + len(records), skip=skip)
         except TerminalError as error:
             if not error.tables:
                 raise
+            _log.error("%s", error)
             errors.append(error)
-    for other in errors[1:]:
-        _log.error("%s", other)
     if errors:
         raise errors[0]
 
 
-def _unpark(spark: SparkTarget | None, connections: PipelineConnections, requested: ParkedRecord, *, skip: bool) -> str:
+def _unpark(
+    spark: SparkTarget | None,
+    connections: PipelineConnections,
+    requested: ParkedRecord,
+    kept: int,
+    *,
+    skip: bool,
+) -> str:
+    """Return the table of ``requested``; the result is a sentence. The log keeps the last ``kept`` published ranges."""
     name, table = connections.pipeline.name, requested.table
     with connections.lease() as lease:
         fence(lease)  # no task of an earlier run publishes any more
@@ -106,7 +114,7 @@ def _unpark(spark: SparkTarget | None, connections: PipelineConnections, request
             if not _misses_nothing(record, end):
                 _move_on(lease, record)
         lease.log().keep(forgotten=[record])
-        _forget_old(connections, lease)
+        _forget_old(connections, lease, kept)
     fault_point.reach("after_unpark")
     if skip:
         return (
@@ -183,13 +191,13 @@ def _identity(name: str, record: ParkedRecord) -> str:
     return unpark_identity(name, f"{record.table} {record.since_ms} {record.at}")
 
 
-def _forget_old(connections: PipelineConnections, lease: Lease) -> None:
-    """Forget old published ranges: not those of tables that are still parked, nor the last KEPT_RANGES."""
+def _forget_old(connections: PipelineConnections, lease: Lease, kept: int) -> None:
+    """Forget old published ranges: not those of tables that are still parked, nor the last ``kept``."""
     name, log = connections.pipeline.name, lease.log()
     used = {_identity(name, record) for record in parked_tables(log.read()).values()}
     prefix = unpark_identity(name, "")
     ended = [each for each in log.identities() if each.startswith(prefix) and each not in used]
-    forget_identities(connections, ended[:-KEPT_RANGES])
+    forget_identities(connections, ended[:-kept])
 
 
 def _move_on(lease: Lease, record: ParkedRecord) -> None:
