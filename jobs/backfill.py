@@ -26,6 +26,13 @@ from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("job", help="the job's file; its plan has the request, the window and the backfill's identity")
+ARGUMENTS.add_argument(
+    "--attempt",
+    type=int,
+    default=1,
+    help="number of the task's attempt. After the first, the job of an earlier one may still be ending: it is waited "
+    "for, up to lease_seconds",
+)
 
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
@@ -36,7 +43,10 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
     window = Window.from_json(plan["window"])
     archive = archive_below(request.archive, plan.get("archive_roots", [])) if request.archive else None
     with session(connections.pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
-        manifest = ingest(spark, connections, window, identity=plan["identity"], archive=archive)
+        timeout = connections.pipeline.kafka.lease_seconds if arguments.attempt > 1 else 0.0
+        manifest = ingest(
+            spark, connections, window, identity=plan["identity"], archive=archive, claim_timeout_seconds=timeout
+        )
     yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 

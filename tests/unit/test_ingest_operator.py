@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import requests
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.replicate_dag import ReplicateOperator
@@ -267,3 +267,17 @@ def test_properties_that_openlineage_adds_reach_spark_in_the_private_file(
     assert "changefeed_ingest__shop.ingest" in added["spark.openlineage.parentJobName"]
     assert {"spark.openlineage.parentRunId", "spark.openlineage.rootParentRunId"} <= added.keys()
     assert any("spark.app.note" in line for line in properties), "the pipeline's own settings remain"
+
+
+def test_application_of_a_task_that_was_deferred_for_too_long_is_ended(
+    operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_master(monkeypatch, "yarn", **MANAGER)
+    set_pipeline(tmp_path, "{deploy_mode: cluster, deferrable: true}")
+    killed: list[str] = []
+    monkeypatch.setattr(CleanSparkSubmitHook, "_running_applications", lambda _: ["application_1_1"])
+    monkeypatch.setattr(CleanSparkSubmitHook, "_kill_yarn_application", lambda _, name: killed.append(name))
+    monkeypatch.setattr(IngestOperator, "_read_plan", lambda *_: {})
+    with pytest.raises(TaskDeferralTimeout):
+        operator.resume_execution("__fail__", {"error": "Trigger timeout"}, cast(Context, {}))
+    assert killed == ["application_1_1"]

@@ -96,15 +96,26 @@ def test_application_that_yarn_does_not_know_for_long_is_lost(manager: Manager) 
     assert event_of(trigger_of()) == {"is_known": False}
 
 
-@pytest.mark.parametrize(("state", "killed"), [("deferred", 0), ("failed", 1), (None, 1)])
+def test_trigger_that_gets_no_answer_for_long_returns_to_its_task(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yarn_trigger, "ANSWER_SECONDS", 0.1)
+    manager.answers = ((200, "RUNNING"), (401, ""))
+    assert event_of(trigger_of(lost_seconds=60)) == {"is_known": False}
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_YARN")
+    assert event_of(trigger_of(lost_seconds=60)) == {"is_known": False}
+
+
+@pytest.mark.parametrize(("state", "killed"), [("deferred", 0), ("failed", 2), (None, 2)])
 def test_application_ends_with_its_task_but_not_with_a_suspended_triggerer(
     manager: Manager, monkeypatch: pytest.MonkeyPatch, state: str | None, killed: int
 ) -> None:
     trigger: Any = trigger_of()
     trigger.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="ingest", map_index=-1)
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: {"r": {"ingest": state}})
+    manager.answers = ((503, ""), (200, "KILLED"))
     asyncio.run(trigger.on_kill())
-    assert manager.killed == killed
+    assert manager.killed == killed, "it is repeated until YARN says that the application has ended"
 
 
 def test_airflow_stores_names_and_ids_only() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.connections import task_connections
-from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.ingest_operator import ATTEMPT, JobOperator
 from changefeed.airflow.lineage import DatasetsTask
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import backfill_params, read_params
@@ -58,7 +58,7 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
             task_id="ingest",
             pipeline=pipeline.name,
             job="backfill.py",
-            arguments=[],
+            arguments=ATTEMPT,
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
         finish = DatasetsTask(

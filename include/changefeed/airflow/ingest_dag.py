@@ -91,7 +91,8 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
 def _ingest_task(pipeline: Pipeline) -> BaseOperator:
     """The task that publishes. The other two tasks parse this file again, and need only its id: the import of Airflow's
     Spark provider, and of the OpenLineage client that it imports, would cost each of them 0.15 CPU seconds."""
-    if get_parsing_context().task_id in (PLAN_TASK, COMMIT_TASK):
+    running = get_parsing_context()
+    if running.dag_id == ingest_dag_id(pipeline.name) and running.task_id in (PLAN_TASK, COMMIT_TASK):
         return EmptyOperator(task_id=INGEST_TASK)
     from changefeed.airflow.ingest_operator import IngestOperator
 

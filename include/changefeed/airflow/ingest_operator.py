@@ -20,7 +20,7 @@ from typing import IO, Any, NoReturn
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
 from changefeed.airflow.connections import job_environment, job_variables
 from changefeed.airflow.reporting import report_retry
@@ -38,6 +38,9 @@ from changefeed.spark.run_as_job import EXIT_TERMINAL
 
 SOURCE_ROOT = Path(__file__).parents[2]
 """The folder from which the package is imported: `include/` of a checkout, or the folder of an installed wheel."""
+
+ATTEMPT = ["--attempt", "{{ ti.try_number }}"]
+"""Arguments of a job that waits for the job of an earlier attempt."""
 
 _TERMINAL_DRIVER = re.compile(rf"User application exited with status {EXIT_TERMINAL}\b")
 """In YARN's reason for the end of an application."""
@@ -143,14 +146,24 @@ class JobOperator(SparkSubmitOperator):
         def check() -> None:
             if not event["is_known"]:
                 raise AirflowException(
-                    f"expected YARN to know application {application}, found it unknown. A retry publishes what is "
-                    "missing."
+                    f"expected YARN to know application {application}; it does not, or gave the triggerer no answer: "
+                    "see the trigger's log. A retry publishes what is missing."
                 )
             hook.wait_for(application)  # it has ended
 
         with self._files(context):
             self._hook = hook = self._get_hook()
             self._check_result(check)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """As Airflow's, and end the application of a task that was deferred for longer than its timeout allows."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
+            with self._files(context):
+                self._hook = self._get_hook()
+                self.on_kill()
+            raise
 
     def _read_plan(self, context: Context) -> Any:
         return context["ti"].xcom_pull(task_ids="plan")
@@ -225,7 +238,7 @@ class IngestOperator(JobOperator):
             job="ingest.py",
             arguments=[
                 *(pipeline, "--max-seconds", "{{ params.max_seconds or 0 }}"),
-                *("--attempt", "{{ ti.try_number }}"),
+                *ATTEMPT,
             ],
             **settings,
         )

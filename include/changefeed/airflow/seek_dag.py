@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Context, get_current_context, task
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_dag import ACTIVE_STATES, ingest_dag_id
-from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.ingest_operator import ATTEMPT, JobOperator
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, seek_params
 from changefeed.airflow.tasks import checkpoint_store_of, commit_and_report, fail_fast
@@ -43,7 +43,9 @@ def seek_dag(pipeline: Pipeline) -> DAG:
     )
     with dag:
         planned = task.short_circuit(task_id="plan_seek")(show_seek)(pipeline.name)
-        finish = FinishOperator(task_id="finish", pipeline=pipeline.name, job="ingest.py", arguments=[pipeline.name])
+        finish = FinishOperator(
+            task_id="finish", pipeline=pipeline.name, job="ingest.py", arguments=[pipeline.name, *ATTEMPT]
+        )
         applying = task(task_id="apply_seek", outlets=[pipeline_alias(pipeline.name)])(apply_seek)
         planned >> finish >> applying(pipeline.name, cast(Any, planned))
     dag.params.update(seek_params())  # last: tasks that are created later copy the params

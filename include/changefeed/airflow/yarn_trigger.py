@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import requests
@@ -14,14 +15,20 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 POLL_SECONDS = 5.0
+ANSWER_SECONDS = 600.0
+"""How long YARN may not answer, or the triggerer not ask, for want of a connection or a Kerberos ticket."""
+KILL_SECONDS = 20.0
+"""How long the kill of an application is repeated. Airflow ends `on_kill` after 30 seconds."""
 ENDED_STATES = {"FINISHED", "FAILED", "KILLED"}
+_NO_ANSWER = (AirflowException, requests.RequestException, ValueError, KeyError, RuntimeError)
 
 
 class ApplicationTrigger(BaseTrigger):
-    """Fires when the application has ended, or YARN has not known it for ``lost_seconds``.
+    """Fires when the application has ended, or YARN has not known it for ``lost_seconds``, or has not answered for
+    ANSWER_SECONDS.
 
-    The event says only whether YARN knows it (`is_known`). While YARN does not answer, the trigger waits. Airflow
-    stores the arguments in its database: ``connection`` is the id of the Spark connection with YARN's address.
+    The event says only whether YARN knows it (`is_known`). Airflow stores the arguments in its database: ``connection``
+    is the id of the Spark connection with YARN's address.
     """
 
     def __init__(self, pipeline: str, application: str, connection: str, lost_seconds: float) -> None:
@@ -36,13 +43,17 @@ class ApplicationTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Ask YARN every POLL_SECONDS."""
-        last_known = time.monotonic()
+        last_known = last_answer = time.monotonic()
         while True:
+            state = None
             try:
                 state = await asyncio.to_thread(self._read_state)
-            except (AirflowException, requests.RequestException, ValueError, KeyError, RuntimeError) as error:
+                last_answer = time.monotonic()
+            except _NO_ANSWER as error:
                 self.log.warning("waiting for YARN, which should report on %s: %s", self.application, error)
                 last_known = time.monotonic()  # it may know the application when it answers again
+                if last_known - last_answer > ANSWER_SECONDS:
+                    break
             else:
                 if state in ENDED_STATES:
                     break
@@ -62,7 +73,20 @@ class ApplicationTrigger(BaseTrigger):
         if await asyncio.to_thread(self._is_deferred):
             self.log.info("the task is still deferred, so application %s continues", self.application)
         else:
-            await asyncio.to_thread(lambda: self._hook()._kill_yarn_application(self.application))
+            await asyncio.to_thread(self._kill)
+
+    def _kill(self) -> None:
+        """Ask YARN to kill the application, until it has ended or KILL_SECONDS are over."""
+        deadline = time.monotonic() + KILL_SECONDS
+        while True:
+            with suppress(*_NO_ANSWER):
+                self._hook()._kill_yarn_application(self.application)
+                if self._read_state() in {*ENDED_STATES, None}:
+                    return
+            if time.monotonic() > deadline:
+                self.log.error("application %s was asked to end and has not: kill it in YARN", self.application)
+                return
+            time.sleep(1)
 
     def _hook(self) -> SparkSubmitHook:
         return SparkSubmitHook(conn_id=self.connection, deploy_mode="cluster")

@@ -64,6 +64,7 @@ def _end_in_container(number: int, frame: FrameType | None) -> NoReturn:
     from changefeed.kafka.lease import Lease  # late, as each job reads this module before it knows its pipeline
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _kill_later()
     Lease.return_held()
     _end(number, frame)
 
