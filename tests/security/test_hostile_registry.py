@@ -32,7 +32,10 @@ def hostile(answer: Answer) -> Iterator[int]:
         with connection:
             request = b""
             while b"\r\n\r\n" not in request:
-                request += connection.recv(65536)
+                part = connection.recv(65536)
+                if not part:
+                    return
+                request += part
             try:
                 for part in answer(request):
                     connection.sendall(part)
@@ -47,10 +50,13 @@ def hostile(answer: Answer) -> Iterator[int]:
                 return
             threading.Thread(target=talk, args=(connection,), daemon=True).start()
 
-    threading.Thread(target=serve, daemon=True).start()
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
     try:
         yield listener.getsockname()[1]
     finally:
+        listener.shutdown(socket.SHUT_RDWR)  # ends `accept`, which would otherwise outlive the socket
+        serving.join()
         listener.close()
 
 
