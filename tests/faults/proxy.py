@@ -34,6 +34,8 @@ class Proxy:
 
     def close(self) -> None:
         self.cut()
+        with contextlib.suppress(OSError):  # it is closed already
+            self._server.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._server.close()
 
     def _accept(self) -> None:

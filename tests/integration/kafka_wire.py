@@ -29,6 +29,8 @@ class Wire:
             self._close(connection)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # it is closed already
+            self._server.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._server.close()
         self.cut()
 

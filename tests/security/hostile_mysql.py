@@ -88,6 +88,8 @@ class HostileMysql:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # it is closed already
+            self._server.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._server.close()
 
     def _accept(self) -> None:
@@ -144,6 +146,8 @@ class StrippingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # it is closed already
+            self._server.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._server.close()
 
     def _accept(self) -> None:

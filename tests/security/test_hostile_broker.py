@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -24,6 +25,8 @@ class EndlessBroker:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
+        with suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._socket.close()
 
     def _serve(self) -> None:

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -50,6 +50,8 @@ class HostileServer:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
+        with suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._socket.close()
 
     def _serve(self) -> None:

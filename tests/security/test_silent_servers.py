@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import product
 
 import httpx
@@ -37,6 +38,8 @@ class Listener:
                 return
 
     def close(self) -> None:
+        with suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends `accept`, which may outlive the socket
         self._socket.close()
         for connection in self.connections:
             connection.close()
