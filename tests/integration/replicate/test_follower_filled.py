@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +33,7 @@ class Filled(Followed):
     """A source whose tables are older than its pipeline; its snapshots run on ``spark``."""
 
     spark: Any = None
+    snapshots: tuple[Generator[SnapshotRecord], ...] = ()
 
     def tables(self, server: SqlServer) -> dict[str, Any]:
         """The tables without charsets that follow from a collation, which MySQL shows after its own SHOW CREATE TABLE
@@ -45,6 +46,12 @@ class Filled(Followed):
         }
 
     def snapshot(self, run: str = "1", **asked: Any) -> Iterator[SnapshotRecord]:
+        """The steps of a snapshot. At the end of the test it is ended, which returns its claim."""
+        snapshot = self._steps(run, **asked)
+        self.snapshots += (snapshot,)
+        return snapshot
+
+    def _steps(self, run: str, **asked: Any) -> Generator[SnapshotRecord]:
         store = checkpoint_store(PipelineConnections(self.pipeline, self.uris.__getitem__), cast(Any, None))
         request = SnapshotRequest.of({"pipeline": self.name, "chunk_rows": 20, **asked})
         plan = plan_snapshot(self.connections, store, request, snapshot_identity(self.name, run))
@@ -67,6 +74,8 @@ def filled(
         patch.setattr(follower_announcer, "WAIT_SECONDS", 0.05)
         patch.setattr(published_position, "VISIBLE_AFTER_SECONDS", 0.2)  # these tests wait for each commit
         yield made
+    for snapshot in made.snapshots:
+        snapshot.close()
     made.drop()
 
 
