@@ -21,18 +21,12 @@ from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
 from changefeed.source.archive.archive import archive_below
 from changefeed.spark.job_file import read_job_file
-from changefeed.spark.run_as_job import run_as_job
+from changefeed.spark.run_as_job import accept_attempt, claim_timeout, run_as_job
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("job", help="the job's file; its plan has the request, the window and the backfill's identity")
-ARGUMENTS.add_argument(
-    "--attempt",
-    type=int,
-    default=1,
-    help="number of the task's attempt. After the first, the job of an earlier one may still be ending: it is waited "
-    "for, up to lease_seconds",
-)
+accept_attempt(ARGUMENTS)
 
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
@@ -43,7 +37,7 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
     window = Window.from_json(plan["window"])
     archive = archive_below(request.archive, plan.get("archive_roots", [])) if request.archive else None
     with session(connections.pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
-        timeout = connections.pipeline.kafka.lease_seconds if arguments.attempt > 1 else 0.0
+        timeout = claim_timeout(arguments, connections.pipeline.kafka.lease_seconds)
         manifest = ingest(
             spark, connections, window, identity=plan["identity"], archive=archive, claim_timeout_seconds=timeout
         )

@@ -17,7 +17,7 @@ from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
 from changefeed.spark.job_file import read_job_file
-from changefeed.spark.run_as_job import run_as_job
+from changefeed.spark.run_as_job import accept_attempt, claim_timeout, run_as_job
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
@@ -29,13 +29,7 @@ ARGUMENTS.add_argument(
     default=0,
     help="start no further window after this many seconds; 0, the default: no limit",
 )
-ARGUMENTS.add_argument(
-    "--attempt",
-    type=int,
-    default=1,
-    help="number of the task's attempt. After the first, the job of an earlier one may still be ending: it is waited "
-    "for, up to lease_seconds",
-)
+accept_attempt(ARGUMENTS)
 
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
@@ -47,7 +41,7 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
         from changefeed.pipeline.connections import PipelineConnections  # Spark's start has loaded them meanwhile
 
         connections = PipelineConnections(pipeline, from_environment)
-        timeout = pipeline.kafka.lease_seconds if arguments.attempt > 1 else 0.0
+        timeout = claim_timeout(arguments, pipeline.kafka.lease_seconds)
         for manifest in ingest_windows(
             spark, connections, windows, arguments.max_seconds or None, claim_timeout_seconds=timeout
         ):

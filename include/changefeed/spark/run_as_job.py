@@ -19,6 +19,22 @@ EXIT_TERMINAL = 2
 """The job failed, and a retry would fail too."""
 
 
+def accept_attempt(arguments: argparse.ArgumentParser) -> None:
+    """Add the argument that `claim_timeout` reads."""
+    arguments.add_argument(
+        "--attempt",
+        type=int,
+        default=1,
+        help="number of the task's attempt. After the first, the job of an earlier one may still be ending: it is "
+        "waited for, up to lease_seconds",
+    )
+
+
+def claim_timeout(arguments: argparse.Namespace, lease_seconds: float) -> float:
+    """How many seconds a job waits for another one that is alive: only a retry does, for that of an earlier attempt."""
+    return lease_seconds if arguments.attempt > 1 else 0.0
+
+
 def run_as_job(arguments: argparse.ArgumentParser, publish: Callable[[argparse.Namespace], Generator[str]]) -> int:
     """Call ``publish`` with the command line's arguments, print each line that it yields, and return the exit code.
 
