@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def hold_lock(path: Path, waiting: str) -> Iterator[None]:
-    """Hold a lock on the file *path*. If another process holds it, print *waiting* once, and wait.
+    """Hold a lock on the file *path*. If another process holds it, print *waiting* once to stderr, and wait.
 
     The kernel releases the lock when its holder ends. The file is not deleted.
     """
@@ -19,6 +20,6 @@ def hold_lock(path: Path, waiting: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(waiting, flush=True)
+            print(waiting, file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -30,7 +30,9 @@ from changefeed.ddl.column_type import blob_of, is_textual, textual_column
 from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.keys import (
     NamedIndex,
+    has_longer_text,
     indexes_at,
+    kept_prefix,
     named_parts,
     over_columns,
     position_of,
@@ -167,7 +169,7 @@ class _Alteration:
             case ChangeColumn(old=old, column=definition, position=position, if_exists=if_exists):
                 if self._is_added_here(old, definition):
                     self._placed.append(_Placed(self._types.column(definition), position))
-                    self._definitions[definition.name.lower()] = definition
+                    self._take(definition)
                 elif self._exists(old, if_exists):
                     self._changed[old.lower()] = column = self._types.column(definition)
                     if position is not None:
@@ -221,14 +223,17 @@ class _Alteration:
         keys = [over_columns(key, self.periods(columns)) for key in self._keys]
         added = [named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY]
         primary_key = added[-1] if added else self._primary_key(names)
-        not_null = {*primary_key, *(name for period in self._periods for name in (period.start, period.end))}
-        columns = [without_null(column, not_null) for column in columns]
-        before = self._indexes(names)
+        of_periods = {name for period in self._periods for name in (period.start, period.end)}
+        before_key = [without_null(column, of_periods) for column in columns]
+        columns = [without_null(column, primary_key) for column in before_key]
+        indexes = self._indexes(names, self._kept_prefixes(columns))
+        if indexes is not None:
+            indexes = with_keys(indexes, keys, columns, primary_key)
         return replace(
             self._table.schema,
             columns=tuple(columns),
             primary_key=positions_of(columns, primary_key),
-            indexes=None if before is None else indexes_at(with_keys(before, keys, columns, primary_key), columns),
+            indexes=None if indexes is None else indexes_at(indexes, columns, before_key),
         ).keys_of_current_rows
 
     def periods(self, columns: Sequence[Column]) -> tuple[Period, ...]:
@@ -272,13 +277,25 @@ class _Alteration:
         key = (self._names[column] for column in self._table.schema.primary_key)
         return tuple(names[name] for name in key if name in names)
 
-    def _indexes(self, names: Mapping[str, str]) -> list[NamedIndex] | None:
+    def _kept_prefixes(self, columns: Sequence[Column]) -> dict[str, int]:
+        """The lengths of `kept_prefix` by the old names of columns, in lower case."""
+        now = {column.name.lower(): column for column in columns}
+        lengths = {}
+        for column in self._table.schema.columns:
+            name = column.name.lower()
+            is_cut = column.labels and not self._types.server.is_mariadb and has_longer_text(column)
+            after = now.get(name) if name in self._dropped else self._changed.get(name) if is_cut else None
+            if after is not None and (length := kept_prefix(column, after)) is not None:
+                lengths[name] = length
+        return lengths
+
+    def _indexes(self, names: Mapping[str, str], prefixes: Mapping[str, int]) -> list[NamedIndex] | None:
         """The remaining old indexes without dropped columns. An index that lost all columns is dropped."""
         if self._table.schema.indexes is None:
             return None
         indexes = []
         for index in self._table.schema.indexes:
-            left = NamedIndex.of(index, self._names).with_parts(names)
+            left = NamedIndex.of(index, self._names).with_parts(names, prefixes)
             if left.columns and index.name.lower() not in self._dropped_indexes:
                 name = self._renamed_indexes.get(index.name.lower(), index.name)
                 indexes.append(replace(left, name=name))

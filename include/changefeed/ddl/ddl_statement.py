@@ -109,6 +109,17 @@ _KEEP_ROWS = (AddKey, DropIndex, RenameIndex, SetDefault, SetVisibility, Default
 """The changes of ALTER TABLE that keep the table's rows."""
 
 
+def _session_of_text(sql: str, session: SessionContext) -> SessionContext:
+    """The session in which the server's own text has its meaning.
+
+    MySQL logs the table of CREATE TABLE … SELECT with START TRANSACTION, with every default of its columns in the text,
+    and without `explicit_defaults_for_timestamp`. Observed on 9.7.
+    """
+    if "\n) START TRANSACTION" in sql:
+        session = replace(session, explicit_defaults_for_timestamp=True)
+    return replace(session, no_backslash_escapes=False)
+
+
 def _may_fill(sql: str) -> bool:
     """Whether ``sql`` has the words CREATE, TABLE and SELECT in this order, with any text between them."""
     words = iter(word[0].upper() for word in _OF_FILLING.finditer(sql))
@@ -137,8 +148,8 @@ def read_statement(
     table. Other failed statements apply completely.
     """
     session, server = session or SessionContext(), server or Server()
-    if session.no_backslash_escapes and is_server_text(sql):
-        session = replace(session, no_backslash_escapes=False)
+    if is_server_text(sql):
+        session = _session_of_text(sql, session)
     first = _first_words(sql, session, server)
     keyword = first[0].keyword if first else ""
     if keyword == "SET" and len(first) > 1 and first[1].keyword == "STATEMENT":

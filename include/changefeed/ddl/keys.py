@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from changefeed.ddl.charsets import charset_of
 from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period
+from changefeed.model.charset_codes import max_bytes
 from changefeed.model.table_schema import Column, Index, ordered_indexes
 
 MOST_KEYS = 256
@@ -25,6 +27,8 @@ class NamedIndex:
     unique: bool
     for_foreign_key: bool = False
     lengths: tuple[int | None, ...] = ()
+    precedes_key: bool = False
+    """Whether the statement defines a PRIMARY KEY after it, which makes columns NOT NULL."""
 
     @classmethod
     def of(cls, index: Index, names: Sequence[str]) -> NamedIndex:
@@ -32,11 +36,16 @@ class NamedIndex:
         parts = tuple(None if part is None else names[part] for part in index.columns)
         return cls(index.name, parts, index.unique, index.for_foreign_key, index.lengths)
 
-    def with_parts(self, names: Mapping[str, str]) -> NamedIndex:
-        """The index with only the columns in ``names`` (lower case -> new name), under their new names."""
+    def with_parts(self, names: Mapping[str, str], prefixes: Mapping[str, int]) -> NamedIndex:
+        """The index with only the columns in ``names`` (lower case -> new name), under their new names.
+
+        ``prefixes`` has the new lengths of parts that were complete, by the old names of their columns. Lengths of an
+        index that is not unique are not kept.
+        """
         lengths = self.lengths or (None,) * len(self.columns)
+        prefixes = prefixes if self.unique else {}
         kept = [
-            (part and names[part.lower()], length)
+            (part and names[part.lower()], length or (prefixes.get(part.lower()) if part else None))
             for part, length in zip(self.columns, lengths, strict=True)
             if part is None or part.lower() in names
         ]
@@ -66,6 +75,8 @@ def with_keys(
                     everything.append(_name_index(key, everything, columns))
             case KeyKind.FOREIGN:
                 foreign.append(key)
+            case KeyKind.PRIMARY:
+                everything = [replace(index, precedes_key=True) for index in everything]
     for key in foreign:
         if not _covers([primary_key, *(index.columns for index in everything)], key.columns):
             everything.append(_name_index(key, everything, columns))
@@ -86,8 +97,13 @@ def is_named(indexes: Iterable[NamedIndex], name: str) -> bool:
     return any(index.name.lower() == name.lower() for index in indexes)
 
 
-def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tuple[Index, ...]:
-    """The indexes with positions of columns in place of names.
+def indexes_at(
+    indexes: Iterable[NamedIndex], columns: Sequence[Column], before_key: Sequence[Column] | None = None
+) -> tuple[Index, ...]:
+    """The indexes with positions of columns in place of names, in the order of `ordered_indexes`.
+
+    ``before_key`` are the columns before the PRIMARY KEY of the same statement makes its columns NOT NULL: the server
+    sorts the keys that it read earlier by them.
 
     A missing column counts as an expression, because MariaDB has keys over columns of periods that it does not list.
     """
@@ -100,8 +116,9 @@ def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tupl
             None if part is None else _listed_length(columns[part], length, is_unique=index.unique)
             for part, length in zip(parts, written, strict=False)
         )
-        placed.append(Index(index.name, parts, index.unique, index.for_foreign_key, lengths))
-    return ordered_indexes(placed, columns)
+        then = before_key if before_key and index.precedes_key else columns
+        placed.append((Index(index.name, parts, index.unique, index.for_foreign_key, lengths), then))
+    return ordered_indexes((index, columns) for index in ordered_indexes(placed))
 
 
 def named_parts(key: KeyDefinition) -> tuple[str, ...]:
@@ -159,6 +176,56 @@ def _name_index(key: KeyDefinition, others: Sequence[NamedIndex], columns: Seque
     )
 
 
+_BYTES = {"tinyint": 1, "year": 1, "smallint": 2, "mediumint": 3, "date": 3, "int": 4, "float": 4} | dict.fromkeys(
+    ("bigint", "double"), 8
+)
+_TEMPORAL_BYTES = {"time": 3, "timestamp": 4, "datetime": 5}
+
+
+def kept_prefix(before: Column, after: Column) -> int | None:
+    """The prefix length of an index's part over a complete column ``before`` that one statement replaces by ``after``.
+
+    The server keeps the length in bytes if ``before`` is dropped and ``after`` is a new column. MySQL does so also if
+    an ENUM or SET becomes a string. None if the part is the complete column.
+
+    Source: `mysql_prepare_alter_table` in sql/sql_table.cc of both servers.
+    """
+    if not is_string(after):
+        return None
+    kind = before.data_type
+    if before.labels:
+        return _label_bytes(before) // max_bytes(charset_of(before.collation or "binary")) or None
+    if kind == "bit":
+        return -(-(before.length or 1) // 8)
+    if kind == "decimal":
+        digits = ((before.precision or 10) - (before.scale or 0), before.scale or 0)
+        return sum(count // 9 * 4 + (count % 9 + 1) // 2 for count in digits)
+    if kind in _TEMPORAL_BYTES:
+        return _TEMPORAL_BYTES[kind] + ((before.datetime_precision or 0) + 1) // 2
+    return before.length or _BYTES.get(kind)
+
+
+def _label_bytes(column: Column) -> int:
+    """The size of a value of an ENUM or SET."""
+    if column.data_type == "enum":
+        return 1 + (len(column.labels) > 255)
+    size = -(-len(column.labels) // 8)
+    return size if size <= 4 else 8
+
+
+def has_longer_text(column: Column) -> bool:
+    """Whether the text of an ENUM or SET can be longer than its value. Otherwise a key over it stays complete."""
+    lengths = [len(label) for label in column.labels]
+    longest = max(lengths) if column.data_type == "enum" else sum(lengths) + len(lengths) - 1
+    return longest * max_bytes(charset_of(column.collation or "binary")) != _label_bytes(column)
+
+
+def is_string(column: Column) -> bool:
+    """Whether a key can have a prefix of the column. Keys over a POINT have a length too."""
+    return column.data_type in _BINARY_STRINGS or (column.collation is not None and not column.labels)
+
+
+_BINARY_STRINGS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _POINT_BYTES = 25
 """The default length of a key over a POINT."""
 
@@ -167,7 +234,9 @@ def _listed_length(column: Column, length: int | None, *, is_unique: bool) -> in
     """The length of an index's part in the server's list; None if the part is the complete column."""
     if length is None:
         return _POINT_BYTES if is_unique and column.data_type == "point" else None
-    return None if length == column.length else length
+    if column.data_type != "point" and not is_string(column):
+        return None
+    return None if column.length is not None and length >= column.length else length
 
 
 def _lengths(lengths: Iterable[int | None]) -> tuple[int | None, ...]:

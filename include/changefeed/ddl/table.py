@@ -81,14 +81,15 @@ def created_table(change: CreateTable, around: Surroundings) -> Table:
     columns = [column.column(collation, server, session, is_first=column is first) for column in change.columns]
     keys = [over_columns(key, change.periods) for key in change.keys]
     primary_key = next((named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY), ())
-    not_null = {*primary_key, *(name for period in change.periods for name in (period.start, period.end))}
-    columns = [without_null(column, not_null) for column in columns]
+    of_periods = {name for period in change.periods for name in (period.start, period.end)}
+    before_key = [without_null(column, of_periods) for column in columns]
+    columns = [without_null(column, primary_key) for column in before_key]
     schema = TableSchema(
         change.name.database,
         change.name.table,
         tuple(columns),
         positions_of(columns, primary_key),
-        indexes_at(with_keys([], keys, columns, primary_key), columns),
+        indexes_at(with_keys([], keys, columns, primary_key), columns, before_key),
     ).keys_of_current_rows
     invisible = bool(change.columns) and change.columns[0].invisible
     return Table(schema, collation, invisible and is_generated_key(schema, server), change.periods)

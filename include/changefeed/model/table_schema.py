@@ -195,17 +195,17 @@ def _without(index: Index, column: int) -> Index:
     )
 
 
-def ordered_indexes(indexes: Iterable[Index], columns: Sequence[Column]) -> tuple[Index, ...]:
-    """``indexes`` of a table with ``columns``, in the servers' order as far as changefeed needs it.
+def ordered_indexes(indexes: Iterable[tuple[Index, Sequence[Column]]]) -> tuple[Index, ...]:
+    """The indexes of a table in the servers' order as far as changefeed needs it.
 
     1. Unique indexes that the server may use as primary key, in the order of definition
     2. Other unique indexes, sorted by `_unique_order` and then by definition
     3. Other indexes, by name without regard to case
 
-    ``indexes`` must be in the order of definition.
+    ``indexes`` must be in the order of definition. Each comes with the columns by which it is sorted.
     """
-    by_name = sorted(indexes, key=lambda index: "" if index.unique else index.name.lower())
-    return tuple(sorted(by_name, key=lambda index: (not index.unique, *_unique_order(index, columns))))
+    by_name = sorted(indexes, key=lambda each: "" if each[0].unique else each[0].name.lower())
+    return tuple(index for index, _ in sorted(by_name, key=lambda each: (not each[0].unique, *_unique_order(*each))))
 
 
 _MOST_PART_BYTES, _MOST_KEY_BYTES = 3072, 3500

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import pymysql
@@ -15,6 +16,7 @@ from integration.ddl_follower import Follower, is_same_table, learned_tables
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.ddl import Schemas, SchemaTimeline, read_statement
 from changefeed.model.row_shape import fit
+from changefeed.model.table_schema import TableSchema
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
@@ -188,7 +190,7 @@ def follow_random_ddl(server: SqlServer, name: str) -> tuple[int, int]:
             there, known = follower.list_tables(name), learned_tables(timeline.latest)
             different = [(table, there.get(table), known.get(table)) for table in there.keys() | known.keys()]
             different = [item for item in different if not is_same_table(item[1], item[2])]
-            assert not different, f"after {sql}: {different}"
+            assert not different, f"DDL_SEED={seed}: after {sql}:\n" + "\n".join(map(_first_difference, different))
         cursor.execute(f"DROP DATABASE {name}")
     follower.close()
     again = SchemaTimeline.from_json(json.loads(json.dumps(timeline.to_json())))
@@ -196,6 +198,18 @@ def follow_random_ddl(server: SqlServer, name: str) -> tuple[int, int]:
     for (_, tables), (coordinates, _) in pairwise(expected):
         assert learned_tables(again.at(coordinates)) == tables
     return accepted, table_maps
+
+
+def _first_difference(item: tuple[object, TableSchema | None, TableSchema | str | None]) -> str:
+    """A table's name, and what differs in it, short enough for the log of a test run."""
+    name, there, known = item
+    if not isinstance(there, TableSchema) or not isinstance(known, TableSchema):
+        return f"{name}: there {there}\n  learned {known}"
+    if len(there.columns) != len(known.columns):
+        return f"{name}: there {there.columns}\n  learned {known.columns}"
+    pairs = [(own, mine) for own, mine in zip(there.columns, known.columns, strict=True) if own != mine]
+    rest = [replace(each, columns=()) for each in (there, known)]
+    return f"{name}: (there, learned) {pairs}\n  there {rest[0]}\n  learned {rest[1]}"
 
 
 def test_random_ddl_on_mysql_agrees_with_information_schema(mysql_server: MysqlServer, unique_name: str) -> None:

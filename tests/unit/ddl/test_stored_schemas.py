@@ -175,7 +175,7 @@ def test_unique_key_replaces_primary_key_if_its_columns_are_not_null() -> None:
         Index("unsure", (2,), unique=True),
         Index("complete", (0,), unique=True),
     )
-    indexes = ordered_indexes(indexes, columns)
+    indexes = ordered_indexes((index, columns) for index in indexes)
     assert TableSchema("d", "t", columns, (), indexes).unique_keys == (
         UniqueKey("complete", (0,), not_null=True, may_be_primary=True),
         UniqueKey("both", (0, 1), not_null=False, may_be_primary=False),

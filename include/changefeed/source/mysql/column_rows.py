@@ -99,7 +99,7 @@ def keys_of(
         )
         for name in names
     )
-    return primary, ordered_indexes(indexes, columns)
+    return primary, ordered_indexes((index, columns) for index in indexes)
 
 
 def _in_server_order(session: Session, database: str, table: str, names: Sequence[str]) -> list[str] | None:
