@@ -151,6 +151,8 @@ class _Alteration:
         """The clauses of added and changed columns, by new name."""
         self._defaults: dict[str, WrittenDefault | None] = {}
         """The default clauses by old name; by new name for added columns, which MariaDB also accepts."""
+        self._replaced: set[str] = set()
+        """The columns that MariaDB adds by one clause and changes by another. ALTER COLUMN sets the first's default."""
         self._key_dropped = False
         self._keys: list[KeyDefinition] = []
         self._periods: list[Period] = []
@@ -260,7 +262,7 @@ class _Alteration:
 
     def _with_default(self, column: Column) -> Column:
         """The column with its new default, if ALTER COLUMN sets one."""
-        if column.name.lower() not in self._defaults:
+        if column.name.lower() not in self._defaults.keys() - self._replaced:
             return column
         written = self._defaults[column.name.lower()]
         is_mariadb = self._types.server.is_mariadb
@@ -319,6 +321,7 @@ class _Alteration:
         if not self._types.server.is_mariadb or old.lower() in self._names or name not in names:
             return False
         del self._placed[names.index(name)]
+        self._replaced.add(name)
         return True
 
     def _exists(self, name: str, if_exists: bool) -> bool:
