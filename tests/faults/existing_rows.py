@@ -215,9 +215,16 @@ def is_mariadb(server: SqlServer) -> bool:
 def prepare(feed: Feed, *tables: str, rows: int = ROWS) -> Feed:
     """Create tables with rows, and run a pipeline over them."""
     make_tables(feed.mysql, feed.name, rows)
+    configure(feed, *tables)
+    feed.run_until_current()  # its first checkpoint: of two runs that would make one, one stops
+    return feed
+
+
+def configure(feed: Feed, *tables: str, start: str = "latest") -> None:
+    """Write the pipeline's file for ``tables``, by default all."""
     plain = {"decimal": "string", "temporal": "iso", "binary": "base64", "bigint_unsigned": "number"}
     feed.settings |= {
-        "start": "snapshot",
+        "start": start,
         "values": plain,
         "format": {"name": "debezium", "skipped.operations": "none"},
     }
@@ -225,8 +232,6 @@ def prepare(feed: Feed, *tables: str, rows: int = ROWS) -> Feed:
     feed.settings["kafka"] = {"connection": "kafka_faults", "transaction_rows": 1000, "lease_seconds": 2}
     feed.settings["tables"] = {"include": [f"{feed.name}.{name}" for name in tables or (*TABLES, "log")]}
     feed.configure()
-    feed.run_until_current()  # its first checkpoint: of two runs that would make one, one stops
-    return feed
 
 
 def begin(feed: Feed, *arguments: str, fault: str = "", spark: bool = False) -> Run:

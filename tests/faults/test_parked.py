@@ -474,7 +474,7 @@ def test_unpark_on_spark_killed_twice_leaves_mariadbs_tables_equal(mariadb_feed:
 @pytest.mark.extended
 def test_a_snapshots_round_is_read_again_after_changes_were_skipped(feed: Feed, marker: Path) -> None:
     marker.unlink()
-    feed.settings |= {"start": "snapshot"}
+    feed.settings |= {"start": "latest"}
     feed.configure()
     write(feed)
     feed.run_until_current()

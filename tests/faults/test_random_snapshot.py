@@ -162,7 +162,7 @@ class RandomRun:
         feed, plan = self.feed, self.plan
         name = plan.inner["name"]
         feed.settings |= {
-            "start": "snapshot",
+            "start": "latest",
             "format": plan.format | ({"topic.prefix": feed.name} if plan.format["name"] == "avro" else {}),
             "tables": {"include": [f"{self.database}.*"]},
             "topics": {"partitions": plan.partitions},

@@ -30,7 +30,7 @@ def test_functions_get_rows_of_a_snapshot_but_none_that_change_meanwhile(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     """A function makes two messages of a row: both are left out, or none."""
-    feed.settings["start"] = "snapshot"
+    feed.settings["start"] = "latest"
     transformed(feed)
     feed.write(60)
     feed.run_until_current()
@@ -57,7 +57,7 @@ def test_functions_get_rows_of_a_snapshot_but_none_that_change_meanwhile(
 def test_outbox_rows_of_a_snapshot_become_the_same_messages_as_inserted_rows(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
-    feed.settings |= {"start": "snapshot", "format": {"name": "debezium", "topic.prefix": feed.name}}
+    feed.settings |= {"start": "latest", "format": {"name": "debezium", "topic.prefix": feed.name}}
     feed.settings["outbox"] = {"tables": [f"{feed.name}.outbox"], "route.topic.replacement": f"{feed.name}.made"}
     feed.configure()
     insert = "INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES "
@@ -82,7 +82,7 @@ def test_rows_of_a_snapshot_are_in_avro_as_their_changes_are(
     feed: Feed, schema_registry: SchemaRegistry, spark_connect: SparkConnectServer
 ) -> None:
     feed.connections["REGISTRY"] = schema_registry.url
-    feed.settings["start"] = "snapshot"
+    feed.settings["start"] = "latest"
     feed.settings["format"] = {"name": "avro", "registry": "registry", "topic.prefix": feed.name}
     feed.configure()
     feed.write(60)
@@ -112,7 +112,7 @@ def test_rows_of_snapshots_and_backfills_have_members_of_functions(
     feed: Feed, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = feed.settings["start"].partition(":")[0]
-    feed.settings |= {"start": "snapshot", "format": format, "topics": {"partitions": 1}}
+    feed.settings |= {"start": "latest", "format": format, "topics": {"partitions": 1}}
     transformed(feed, MEMBER)
     columns = f"id INT, `{LIKE_ROWS}` VARCHAR(30), doc JSON, PRIMARY KEY (id, `{LIKE_ROWS}`)"
     document = json.dumps({LIKE_ROWS: [[LIKE_ROWS + "]}"]], "rows": [{"rows": []}]})

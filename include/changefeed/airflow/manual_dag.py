@@ -1,4 +1,4 @@
-"""Creates the DAGs that people start by hand, without their tasks."""
+"""Creates the DAGs that people start by hand, without their tasks. One may also have a schedule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from changefeed.airflow.ingest_dag import dag_tags, display_name
+from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name
 from changefeed.settings.pipeline import Pipeline
 
 _RETRY_DELAY = timedelta(seconds=15)
@@ -22,8 +22,9 @@ def manual_dag(
     *,
     retries: int,
     max_active_runs: int = 1,
+    schedule: str | None = None,
 ) -> DAG:
-    """A DAG without schedule and tasks; ``kind`` (seek, backfill, …) becomes its tag and part of its display name."""
+    """A DAG without tasks; ``kind`` (seek, backfill, …) becomes its tag and part of its display name."""
     settings: dict[str, Any] = {"owner": pipeline.owner, "retries": retries}
     if retries:
         settings["retry_delay"] = _RETRY_DELAY
@@ -31,7 +32,8 @@ def manual_dag(
         dag_id=dag_id,
         dag_display_name=display_name(pipeline, kind),
         description=description,
-        schedule=None,
+        schedule=schedule,
+        start_date=SCHEDULE_START if schedule else None,
         catchup=False,
         max_active_runs=max_active_runs,
         default_args=settings,

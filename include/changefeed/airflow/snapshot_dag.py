@@ -1,5 +1,5 @@
-"""A pipeline's snapshot DAG: plan >> snapshot >> finish, started by hand. It publishes existing rows of tables to their
-topics as op r, concurrently with the pipeline's windows."""
+"""A pipeline's snapshot DAG: plan >> snapshot >> finish. It publishes existing rows of tables to their topics as op r,
+concurrently with the pipeline's windows. It is started by hand; with `start: snapshot` Airflow starts it once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from airflow.sdk import DAG, Context, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
 
 from changefeed.airflow.backfill_dag import POOL_VARIABLE
 from changefeed.airflow.connections import task_connections
@@ -43,6 +44,7 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
         f"Publish the existing rows of the tables of pipeline {pipeline.name}",
         __doc__,
         retries=2,
+        schedule="@once" if pipeline.start == "snapshot" else None,
     )
     with dag:
         plan = task(task_id="plan")(plan_tables)(pipeline.name)
@@ -66,23 +68,35 @@ class SnapshotOperator(JobOperator):
 
     def _read_plan(self, context: Context) -> Any:
         planned = super()._read_plan(context)
-        run_id = str(context["run_id"])
-        fail_fast(lambda: check_own_snapshot(self.pipeline_name, run_id, planned))
+        fail_fast(lambda: check_own_snapshot(self.pipeline_name, _run_of(context), planned))
         return planned
+
+
+def _run_of(context: Context) -> str:
+    """The run id of the snapshot: the DAG run's, or FIRST_RUN for the run that Airflow starts."""
+    from changefeed.snapshot.first import FIRST_RUN
+
+    dag_run = context["dag_run"]
+    return FIRST_RUN if dag_run.run_type == "scheduled" else str(dag_run.run_id)
 
 
 def plan_tables(name: str) -> dict[str, Any]:
     """Find the tables to snapshot, log them, and return the plan.
 
-    Fails if no table matches, or if a consistent snapshot of a table is not possible.
+    Fails if no table matches, or if a consistent snapshot of a table is not possible. The run that Airflow starts is
+    skipped if the pipeline had a snapshot before.
     """
+    from changefeed.snapshot.first import FIRST_RUN, is_first_due
     from changefeed.snapshot.planning import plan_snapshot
 
     def plan_and_log() -> dict[str, Any]:
         request = SnapshotRequest.of({**read_params(snapshot_params()), "pipeline": name})
-        identity = snapshot_identity(name, get_current_context()["dag_run"].run_id)
-        pipeline = load_pipeline(name)
-        plan = plan_snapshot(task_connections(pipeline), checkpoint_store_of(pipeline), request, identity)
+        run, pipeline = _run_of(get_current_context()), load_pipeline(name)
+        connections, store, is_first = task_connections(pipeline), checkpoint_store_of(pipeline), run == FIRST_RUN
+        if is_first and not is_first_due(connections):
+            raise AirflowSkipException(f"pipeline {name!r} had a snapshot before: nothing is published")
+        identity = snapshot_identity(name, run)
+        plan = plan_snapshot(connections, store, request, identity, may_be_empty=is_first)
         rows = [
             (table.name, table.estimated_rows, table.key or "none: one consistent read", plan.topics.get(table.name))
             for table in plan.tables
@@ -98,8 +112,8 @@ def finish_tables(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Check that all chunks are published, log the rows by table, and delete records of old snapshots."""
     from changefeed.snapshot.snapshot_status import finish_snapshot
 
-    run_id = get_current_context()["dag_run"].run_id
-    fail_fast(lambda: check_own_snapshot(name, run_id, planned))
+    run = _run_of(get_current_context())
+    fail_fast(lambda: check_own_snapshot(name, run, planned))
     connections = task_connections(load_pipeline(name))
     status = fail_fast(lambda: finish_snapshot(connections, str(planned["identity"])))
     rows = [(table.name, table.rows - table.left_out, table.left_out, table.chunks) for table in status.tables]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,11 @@ from changefeed.cli.request_options import add_options
 from changefeed.errors import SettingsError
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.run import RunBounds
+
+if TYPE_CHECKING:
+    from changefeed.model.checkpoint import CheckpointStore
+    from changefeed.pipeline.connections import PipelineConnections
+    from changefeed.pipeline.plan import Plan
 
 
 @app.command()
@@ -60,11 +65,12 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 def run(name: PipelineName, arguments: dict[str, Any]) -> None:
     """Publish new changes with the pipeline's own Spark, and commit them. Exits 3 if nothing is new.
 
-    A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one.
+    A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one. With
+    `start: snapshot` it then publishes the existing rows, once; if it is stopped, the next run continues there.
     """
-    from changefeed.ingest.cut import cut
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan as plan_window
+    from changefeed.snapshot.first import is_first_due
 
     bounds = RunBounds.of(arguments)
     pipeline = load_pipeline(name)
@@ -73,13 +79,25 @@ def run(name: PipelineName, arguments: dict[str, Any]) -> None:
     if planned.is_empty:
         write_heartbeat(connections, Heartbeat.of_idle(planned))
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
+    else:
+        _publish(connections, store, planned, bounds)
+    if is_first_due(connections):
+        from changefeed.cli.snapshot import take_first_snapshot
+
+        take_first_snapshot(connections, store)
+    elif planned.is_empty:
         raise typer.Exit(EXIT_NOTHING_NEW)
-    frozen = cut(connections, planned, bounds)
+
+
+def _publish(connections: PipelineConnections, store: CheckpointStore, planned: Plan, bounds: RunBounds) -> None:
+    from changefeed.ingest.cut import cut
     from changefeed.ingest.run import run_windows
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.spark.session import session
 
+    name, frozen = connections.pipeline.name, cut(connections, planned, bounds)
     at, heartbeat = planned.window.start, None
-    with session(pipeline, "changefeed.ingest.run") as spark:
+    with session(connections.pipeline, "changefeed.ingest.run") as spark:
         for manifest in run_windows(spark, connections, frozen, store, bounds.max_seconds):
             at, heartbeat = manifest.window.head, Heartbeat.of_committed(manifest)
             out.print(

@@ -12,11 +12,14 @@ import typer
 from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of, table
 from changefeed.cli.backfill import check_run_id
 from changefeed.cli.request_options import add_options
+from changefeed.errors import PipelineBusyError
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
 
 if TYPE_CHECKING:
+    from changefeed.kafka.commit_log.snapshots import SnapshotRecord
+    from changefeed.model.checkpoint import CheckpointStore
     from changefeed.pipeline.connections import PipelineConnections
     from changefeed.snapshot.planning import SnapshotPlan
 
@@ -54,7 +57,6 @@ def snapshot(
     time or afterwards.
     """
     from changefeed.snapshot.planning import plan_snapshot
-    from changefeed.snapshot.snapshot_status import finish_snapshot, progress_line
 
     request = SnapshotRequest.of({"pipeline": name, **arguments})
     pipeline = load_pipeline(name)
@@ -71,25 +73,47 @@ def snapshot(
         _show(name, plan)
     if only_plan:
         return
-    from changefeed.snapshot.run import run_snapshot
-    from changefeed.spark.session import session
-
     if not as_json:
         out.print(f"{name}: run id {run_id}; with --run-id {run_id} it continues where it was stopped")
-    current = plan.progress
-    with session(pipeline, "changefeed.snapshot.run") as spark:
+    done = _take(of_pipeline, plan, is_quiet=as_json)
+    if as_json:
+        out.print_json(json.dumps({"run_id": run_id, "tables": [asdict(each) for each in done.tables]}))
+
+
+def take_first_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore) -> None:
+    """Take or continue the pipeline's first snapshot, and print its progress. A later run continues it if it waits."""
+    from changefeed.snapshot.first import FIRST_RUN
+    from changefeed.snapshot.planning import plan_snapshot
+
+    name = of_pipeline.pipeline.name
+    request, identity = SnapshotRequest.of({"pipeline": name}), snapshot_identity(name, FIRST_RUN)
+    try:
+        plan = plan_snapshot(of_pipeline, store, request, identity, may_be_empty=True)
+        out.print(f"{name}: its first snapshot publishes the existing rows, as `start: snapshot` says")
+        _show(name, plan)
+        _take(of_pipeline, plan)
+    except PipelineBusyError as error:
+        out.print(f"{name}: the next run continues the first snapshot: {error}")
+
+
+def _take(of_pipeline: PipelineConnections, plan: SnapshotPlan, *, is_quiet: bool = False) -> SnapshotRecord:
+    from changefeed.snapshot.run import run_snapshot
+    from changefeed.snapshot.snapshot_status import finish_snapshot, progress_line
+    from changefeed.spark.session import session
+
+    name, current = of_pipeline.pipeline.name, plan.progress
+    with session(of_pipeline.pipeline, "changefeed.snapshot.run") as spark:
         for current in run_snapshot(spark, of_pipeline, plan):
-            if not as_json and not current.finished:
+            if not is_quiet and not current.finished:
                 out.print(f"{name}: {progress_line(current)}")
     finish_snapshot(of_pipeline, plan.identity)
-    if as_json:
-        out.print_json(json.dumps({"run_id": run_id, "tables": [asdict(each) for each in current.tables]}))
-    else:
-        rows, left_out = (sum(getattr(each, field) for each in current.tables) for field in ("rows", "left_out"))
+    rows, left_out = (sum(getattr(each, field) for each in current.tables) for field in ("rows", "left_out"))
+    if not is_quiet:
         out.print(
             f"{name}: published {rows - left_out:,} rows of {len(current.tables)} tables; {left_out:,} other rows "
             "changed meanwhile, and windows publish them"
         )
+    return current
 
 
 def _pause(of_pipeline: PipelineConnections, *, paused: bool, as_json: bool) -> None:

@@ -455,8 +455,8 @@ class PipelineSettings(Section):
     """An error that belongs to one table: `stop` the run, or `park` the table: it is left out from the start of that
     window on, and comes back by `changefeed unpark`."""
     start: str = "earliest"
-    """Start of the first window: `earliest`, `latest`, `FILE:POSITION`, or `snapshot` (as `latest`; a snapshot, which
-    is started separately, publishes the existing rows)."""
+    """Start of the first window: `earliest`, `latest`, `FILE:POSITION`, or `snapshot` (as `latest`, and a snapshot
+    publishes the existing rows of all tables, once)."""
     reader: Literal["kernel", "reference"] = "kernel"
     """Decoder: the kernel, or mysql-replication, which is slow, supports fewer types, and is for comparisons."""
     schedule: Annotated[str, Field(max_length=500)] | None = "*/5 * * * *"

@@ -83,11 +83,12 @@ def plan_snapshot(
     identity: str,
     *,
     dry_run: bool = False,
+    may_be_empty: bool = False,
 ) -> SnapshotPlan:
     """Return the plan of a new snapshot of ``request``, or of the earlier snapshot ``identity`` with its progress.
 
     A pipeline that never ran gets its first checkpoint, at its `start`, so that its windows publish the changes from
-    there on. With ``dry_run`` no checkpoint is stored.
+    there on. With ``dry_run`` no checkpoint is stored. A plan that ``may_be_empty`` has no table if none matches.
 
     Raises:
     - SettingsError for tables that the pipeline does not capture, or that are parked, and for settings that snapshots
@@ -106,7 +107,7 @@ def plan_snapshot(
         topics = table_topics(pipeline, session, sequences=False)
         of_windows, own = logged.result()
         begun = own.of(SnapshotRecord)
-        progress = begun[0] if begun else _plan_tables(pipeline, session, request, topics)
+        progress = begun[0] if begun else _plan_tables(pipeline, session, request, topics, may_be_empty)
         names_read = {table.name for table in progress.tables}
         check_none_parked(pipeline.name, of_windows, f"snapshot {identity!r}", names_read)
         if pipeline.hides_columns:
@@ -149,7 +150,11 @@ def check_takes_snapshots(pipeline: Pipeline) -> None:
 
 
 def _plan_tables(
-    pipeline: Pipeline, session: Session, request: SnapshotRequest, names: Collection[tuple[str, str]]
+    pipeline: Pipeline,
+    session: Session,
+    request: SnapshotRequest,
+    names: Collection[tuple[str, str]],
+    may_be_empty: bool,
 ) -> SnapshotRecord:
     stored = {(str(database), str(table)): values for database, table, *values in session.rows(_ROWS)}
     tables = []
@@ -158,7 +163,7 @@ def _plan_tables(
         if not schema.primary_key and engine is not None and transactions != "YES":
             raise _no_view_error(f"{database}.{table}", str(engine))
         tables.append(TableProgress(database, table, key_text(schema), int(rows), row_bytes=int(row_bytes)))
-    if not tables:
+    if not tables and not may_be_empty:
         captured = sorted(f"{database}.{table}" for database, table in names)
         raise SettingsError(
             f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables) or '*.*'}: it "

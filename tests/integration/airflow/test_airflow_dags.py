@@ -251,6 +251,36 @@ def test_snapshot_publishes_existing_rows_and_its_retry_repeats_nothing(shop: Si
 
 
 @pytest.mark.extended
+def test_first_snapshot_of_a_new_pipeline_is_started_by_airflow_once(airflow_site: Site) -> None:
+    site, dag = airflow_site, "changefeed_snapshot__firsts"
+    site.mysql.execute(
+        "CREATE DATABASE firsts", "CREATE TABLE firsts.t (id INT PRIMARY KEY)", "INSERT INTO firsts.t VALUES (1), (2)"
+    )
+    site.write_pipeline("firsts", "firsts")
+    file = site.pipelines / "firsts.yaml"
+    file.write_text(file.read_text().replace("start: latest", "start: snapshot"))
+    site.wait_for_dag("changefeed_ingest__firsts", dag)
+    with site.client() as client:
+        (run,) = wait_until(
+            lambda: client.get(f"/api/v2/dags/{dag}/dagRuns").json().get("dag_runs"), "Airflow starts the snapshot", 300
+        )
+        assert site.wait_for_run(dag, run["dag_run_id"])[""] == "success", site.log(dag, "plan", run["dag_run_id"])
+        site.mysql.execute("INSERT INTO firsts.t VALUES (3)")
+        assert site.run("changefeed_ingest__firsts")[""] == "success"
+        assert len(records(site, "firsts.t")) == 3
+        cleared = client.post(
+            f"/api/v2/dags/{dag}/clearTaskInstances",
+            json={"dry_run": False, "dag_run_id": run["dag_run_id"], "only_failed": False},
+        )
+        assert cleared.status_code == 200, cleared.text
+        assert site.wait_for_run(dag, run["dag_run_id"])["plan"] == "skipped", "it has had its snapshot"
+        assert client.get(f"/api/v2/dags/{dag}/dagRuns").json()["total_entries"] == 1
+    assert len(records(site, "firsts.t")) == 3
+    file.unlink()
+    site.mysql.execute("DROP DATABASE firsts")
+
+
+@pytest.mark.extended
 @pytest.mark.usefixtures("caught_up")
 def test_endpoint_has_the_metrics_and_labels_of_rules_and_dashboard(shop: Site) -> None:
     """Each expression of examples/monitoring, compared with an answer to the scrape token."""

@@ -1,0 +1,102 @@
+"""`start: snapshot`: the first run publishes the existing rows by itself, once, and goes on after a kill."""
+
+from __future__ import annotations
+
+import pytest
+from faults.existing_rows import configure, make_tables, reads, row_from_records
+from faults.feed import NOTHING_NEW, Feed
+from integration.topic_rows import event_ids, select_rows
+
+pytestmark = pytest.mark.timeout(600)
+
+ROWS = 400
+
+
+def started(feed: Feed, rows: int = ROWS) -> Feed:
+    """A pipeline that has never run, over one table with rows."""
+    make_tables(feed.mysql, feed.name, rows)
+    configure(feed, "numbers", start="snapshot")
+    return feed
+
+
+def run(feed: Feed) -> tuple[int, str]:
+    process = feed.fork_command("", "run", feed.name)
+    return process.result(), process.text()
+
+
+def check_rows(feed: Feed) -> None:
+    """Check that the topic has each event once, and the rows of the source."""
+    records = feed.records("numbers")
+    assert len(event_ids(records)) == len(set(event_ids(records)))
+    rows, expected = row_from_records(records), select_rows(feed.mysql, feed.name, "numbers")
+    assert sorted(map(str, rows.values())) == sorted(map(str, expected.values()))
+
+
+@pytest.mark.parametrize(
+    ("server", "stage"),
+    [
+        ("feed", "before_log_write:3"),
+        pytest.param("mariadb_feed", "in_open_transaction", marks=pytest.mark.extended),
+    ],
+)
+def test_killed_first_snapshot_is_continued_by_the_next_run_and_never_taken_again(
+    server: str, stage: str, request: pytest.FixtureRequest
+) -> None:
+    feed = started(request.getfixturevalue(server))
+    first = feed.fork_command(stage, "run", feed.name)
+    assert first.wait_until_held(400), first.text()
+    first.kill()
+    feed.mysql.execute(
+        f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE version = 1 LIMIT 40",
+        f"INSERT INTO `{feed.name}`.numbers SELECT id + 100000, 1, text FROM `{feed.name}`.numbers LIMIT 5",
+    )
+    code, text = run(feed)
+    assert code == 0, text
+    assert "committed window" in text
+    assert "its first snapshot publishes the existing rows" in text
+    feed.run_until_current()
+    check_rows(feed)
+    known = len(reads(feed, "numbers"))
+    assert ROWS - 40 <= known <= ROWS + 5, "its window publishes a row that changes meanwhile"
+
+    code, text = run(feed)
+    assert code == NOTHING_NEW, text
+    feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1 LIMIT 3")
+    code, text = run(feed)
+    assert (code, "snapshot" in text) == (0, False), text
+    assert len(reads(feed, "numbers")) == known
+
+
+@pytest.mark.extended
+def test_pipeline_without_tables_yet_has_an_empty_first_snapshot(feed: Feed) -> None:
+    configure(feed, "numbers", start="snapshot")
+    assert run(feed)[0] == 0
+    make_tables(feed.mysql, feed.name, 10)
+    feed.run_until_current()
+    assert reads(feed, "numbers") == [], "all its rows are changes"
+    check_rows(feed)
+
+
+@pytest.mark.extended
+def test_pipeline_that_had_a_snapshot_takes_no_first_one(feed: Feed) -> None:
+    """As after an upgrade, or in a new Airflow."""
+    started(feed, 20)
+    taken = feed.fork_command("", "snapshot", feed.name)
+    assert taken.result() == 0, taken.text()
+    code, text = run(feed)
+    assert (code, "snapshot" in text) in ((NOTHING_NEW, False), (0, False)), text
+    assert len(reads(feed, "numbers")) == 20
+
+
+@pytest.mark.extended
+def test_two_runs_at_once_take_one_first_snapshot(feed: Feed) -> None:
+    started(feed)
+    first = feed.fork_command("after_decode", "run", feed.name)
+    assert first.wait_until_held(400), first.text()
+    code, text = run(feed)
+    assert code == 0, text
+    assert "the next run continues the first snapshot" in text
+    first.go_on()
+    assert first.result() == 0, first.text()
+    assert len(reads(feed, "numbers")) == ROWS
+    assert run(feed)[0] == NOTHING_NEW
