@@ -35,6 +35,7 @@ retry_delay_seconds: 7
 owner: payments
 tags: [eu]
 on_table_error: park
+start: snapshot
 """
 )
 
@@ -152,6 +153,11 @@ def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, An
     upstream = {name: task["upstream"] for name, task in dag["tasks"].items()}
     assert upstream == {"plan": [], "unpark": ["plan"], "finish": ["plan", "unpark"]}
     assert dag["max_active_runs"] == 1
+
+
+def test_airflow_starts_the_first_snapshot_of_a_pipeline_that_begins_with_one(mixed: dict[str, Any]) -> None:
+    schedules = {name: mixed["dags"][f"changefeed_snapshot__{name}"]["schedule"] for name in ("one", "full", "twin")}
+    assert schedules == {"one": "None", "full": "@once", "twin": "None"}
 
 
 def test_replicate_dag_has_a_task_for_each_follower(mixed: dict[str, Any]) -> None:

@@ -102,8 +102,8 @@ def _no_notifier(name: str, why: str) -> SettingsError:
     )
 
 
-def failure_callback(pipeline: Pipeline) -> Callable[[Any], None]:
-    """An `on_failure_callback` for tasks of ``pipeline``, which sends an alert after the last retry has failed.
+def failure_callback(pipeline: Pipeline, kind: str = "window failed") -> Callable[[Any], None]:
+    """An `on_failure_callback` for tasks of ``pipeline``, which sends an alert ``kind`` after the last retry failed.
 
     Airflow may run it in its DAG processor, if the task was killed.
     """
@@ -111,7 +111,7 @@ def failure_callback(pipeline: Pipeline) -> Callable[[Any], None]:
     def send_alert(context: Any) -> None:
         error = context.get("exception")
         task = context["ti"].task_id
-        notify(pipeline, "window failed", f"pipeline {pipeline.name!r}, task {task!r}: {error}", context)
+        notify(pipeline, kind, f"pipeline {pipeline.name!r}, task {task!r}: {error}", context)
 
     return send_alert
 

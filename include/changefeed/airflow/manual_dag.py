@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from changefeed.airflow.alerts import failure_callback
 from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name
 from changefeed.settings.pipeline import Pipeline
 
@@ -28,6 +29,8 @@ def manual_dag(
     settings: dict[str, Any] = {"owner": pipeline.owner, "retries": retries}
     if retries:
         settings["retry_delay"] = _RETRY_DELAY
+    if schedule and pipeline.alerts.notify:
+        settings["on_failure_callback"] = failure_callback(pipeline, f"{kind} failed")
     return DAG(
         dag_id=dag_id,
         dag_display_name=display_name(pipeline, kind),
