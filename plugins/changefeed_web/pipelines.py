@@ -14,7 +14,7 @@ from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
 from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.rest_settings import added_notifiers, check_rest_settings
+from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
 from changefeed.settings.secrets import redact_yaml
 from changefeed.settings.site import load_site
 from changefeed_web import position, slots
@@ -32,6 +32,9 @@ from changefeed_web.dag_state import dag_state, last_error
 from changefeed_web.standing import standing
 
 router = APIRouter(tags=["pipelines"])
+
+NEW_DAGS = ingest_dag_id("*")
+"""The id for which Airflow is asked whether a user may create pipelines."""
 
 IfMatch = Annotated[str | None, Header(description="The ETag of the version that you read; required.")]
 
@@ -58,7 +61,10 @@ def all_pipelines() -> tuple[dict[str, Pipeline], dict[str, BundledPipeline], di
 
 @router.get("/pipelines", dependencies=[Depends(slots.survey_if_live)])
 def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
-    """All pipelines that you may see, and by file the errors of those whose YAML is invalid."""
+    """All pipelines that you may see, and by file the errors of those whose YAML is invalid.
+
+    ``connections`` are those that you may combine in a new pipeline; none if you may not create pipelines.
+    """
     pipelines, bundled, errors = all_pipelines()
     seen = [
         pipeline for name, pipeline in sorted(pipelines.items()) if has_permission(user, "GET", ingest_dag_id(name))
@@ -73,7 +79,18 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
         for path, error in errors.items()
         if has_permission(user, "GET", ingest_dag_id(read_name(path)))
     }
-    return {"pipelines": shown, "refused": refused}
+    return {"pipelines": shown, "refused": refused, "connections": _offered_connections(user, pipelines)}
+
+
+def _offered_connections(user: Any, pipelines: Mapping[str, Pipeline]) -> list[dict[str, str]]:
+    if not has_permission(user, "POST", NEW_DAGS):
+        return []
+    try:
+        site = load_site()
+    except SettingsError:  # the error is shown when a pipeline is created
+        return []
+    offered = offered_connections(pipelines, site, lambda name: has_permission(user, "PUT", ingest_dag_id(name)))
+    return [pair.model_dump(exclude_none=True) for pair in offered]
 
 
 @router.get("/pipelines/{name}", dependencies=[Depends(slots.look)])
@@ -99,7 +116,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
 @router.post("/pipelines", status_code=201, dependencies=[Depends(slots.write)])
 def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
     """Create a pipeline from its YAML. Its DAGs appear after the DAG processor's next pass."""
-    require_permission(user, "POST", "*", dag_id="changefeed_ingest__*")
+    require_permission(user, "POST", "*", dag_id=NEW_DAGS)
     try:
         text = PipelineFolder(pipelines_folder()).create(body.yaml, _rules(user))
     except PipelineChangedError as error:

@@ -187,6 +187,19 @@ def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
 
 
 @pytest.mark.extended
+def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
+    page.open("new")
+    yaml = page.find("textarea").get_attribute("value") or ""
+    assert 'connection: "kafka_shop"' in yaml
+    page.shot("new-pipeline")
+    try:
+        page.click("button", "Create")
+        page.find("#toasts", "Pipeline orders created")
+    finally:
+        (page.site.pipelines / "orders.yaml").unlink(missing_ok=True)
+
+
+@pytest.mark.extended
 def test_verification_is_started_from_the_form(page: Page) -> None:
     page.open("pipelines/page")
     page.click("button", "Verify")

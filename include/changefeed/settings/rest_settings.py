@@ -194,6 +194,18 @@ def _check_connections(
     )
 
 
+def offered_connections(
+    pipelines: Mapping[str, Pipeline], site: Site, may_edit: Callable[[str], bool]
+) -> list[ConnectionPair]:
+    """The connections that a user may combine in a new pipeline over REST, without rights on them in Airflow.
+
+    They come from the site's file, and from ``pipelines`` that the user ``may_edit`` and that hide no columns.
+    """
+    own = (pipeline for name, pipeline in sorted(pipelines.items()) if may_edit(name))
+    shared = (_connections(pipeline) for pipeline in own if not pipeline.hides_columns)
+    return list(dict.fromkeys([*site.connections, *shared]))
+
+
 def _connections(pipeline: Pipeline) -> ConnectionPair:
     return ConnectionPair(
         source=pipeline.source.connection,

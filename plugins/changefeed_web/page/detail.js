@@ -244,14 +244,14 @@ export async function yaml(main, alive, name) {
   main.replaceChildren(loading("the settings"));
   const isNew = name === null;
   const path = isNew ? "pipelines" : `pipelines/${encodeURIComponent(name)}`;
-  const start = isNew ? { value: { yaml: TEMPLATE }, etag: null } : await call("GET", path);
+  const start = isNew ? { value: template((await get("pipelines?live=false")).connections), etag: null } : await call("GET", path);
   if (!alive()) return;
   let etag = start.etag;
   const text = el("textarea", { class: "code", spellcheck: "false", "aria-label": "The pipeline's YAML" });
   text.value = start.value.yaml;
   const bundle = start.value.bundle;
   text.readOnly = Boolean(bundle);
-  const message = el("div", {}, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
+  const message = el("div", {}, start.value.note ? el("p", { role: "note" }, start.value.note) : null, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
   const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: async () => {
     save.disabled = true;
     try {
@@ -280,15 +280,24 @@ export async function yaml(main, alive, name) {
     el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
 }
 
-const TEMPLATE = `name: orders
+// The settings of a new pipeline, with the first of the connections that this user may combine.
+function template(offered) {
+  const [pair] = offered;
+  const { source, kafka, checkpoint } = pair || { source: "mysql_default", kafka: "kafka_default" };
+  const note = pair ? null : "You may only name connections that you may edit in Airflow (Admin, Connections). For others, the administrator lists them in connections of the site file, which the variable CHANGEFEED_SITE names.";
+  const others = offered.slice(1).map((each) => `# or: ${each.source} with ${each.kafka}\n`).join("");
+  return { note, yaml: `${others}name: orders
 source:
-  connection: mysql_default       # a connection in Airflow
+  connection: ${JSON.stringify(source)}
 kafka:
-  connection: kafka_default
-tables:
-  include: ["shop.*"]
-start: latest
+  connection: ${JSON.stringify(kafka)}
+${checkpoint ? `checkpoint: {store: table, connection: ${JSON.stringify(checkpoint)}}\n` : ""}tables:
+  include: ["shop.*"]             # DATABASE.TABLE, with * and ?
+topics:
+  template: "orders.{database}.{table}"
+start: snapshot                   # the existing rows, then the changes
 schedule: "*/5 * * * *"
-`;
+` };
+}
 
 export const notThere = (name) => hollow("h1", "Not found", `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

@@ -76,7 +76,9 @@ def test_pipeline_shows_its_state_and_lag(rest: Site) -> None:
         assert content["position"]["state"] in ("new", "current", "behind")
         assert content["topics"] == {"rest.t": "rest.t"}
         assert content["dag"]["dag_id"] == "changefeed_ingest__rest"
-        assert "rest" in [one["name"] for one in client.get(f"{API}/pipelines").json()["pipelines"]]
+        listed = client.get(f"{API}/pipelines").json()
+        assert "rest" in [one["name"] for one in listed["pipelines"]]
+        assert {"source": "mysql_shop", "kafka": "kafka_shop"} in listed["connections"]
         assert client.get(f"{API}/pipelines/nosuch").status_code == 404
 
 
@@ -137,6 +139,7 @@ def test_salt_is_hidden_and_its_location_shown_to_editors_only(rest: Site) -> No
             seen = viewer.get(f"{API}/pipelines/salted").text
             listed = viewer.get(f"{API}/pipelines").text
             refused = editor.get(f"{API}/pipelines/wrong")
+            assert viewer.get(f"{API}/pipelines").json()["connections"] == [], "vera may not create pipelines"
         assert "sha256: '***'" in seen
         assert "wrong.yaml, line" in listed
         assert "PL4NTED" not in seen

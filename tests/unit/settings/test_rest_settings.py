@@ -14,7 +14,7 @@ from changefeed.errors import SettingsError
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import parse_pipeline
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.rest_settings import SPARK_SIZES, check_rest_settings
+from changefeed.settings.rest_settings import SPARK_SIZES, check_rest_settings, offered_connections
 from changefeed.settings.site import ConnectionPair, FollowerServer, Site
 
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
@@ -360,3 +360,19 @@ def test_commit_log_key_is_refused_over_rest() -> None:
     refused(keyed, "`commit_log` may not be set")
     with pytest.raises(SettingsError, match="removed over REST"):
         check(pipeline(), pipeline(**keyed))
+
+
+def test_offered_connections_are_accepted_and_no_others() -> None:
+    shop = pipeline(source={"connection": "m2"})
+    foreign, hiding = (
+        pipeline(name="foreign", source={"connection": "m3"}),
+        pipeline(name="hiding", source={"connection": "m4"}, columns={"exclude": ["*.*.iban"]}),
+    )
+    others = {each.name: each for each in (shop, foreign, hiding)}
+    offered = offered_connections(others, SITE, lambda name: name in ("shop", "hiding"))
+    assert [pair.source for pair in offered] == ["m", "m2"]
+    for source in ("m", "m2"):
+        check(pipeline(name="new", source={"connection": source}), None, *others.values(), mine=("shop", "hiding"))
+    for source in ("m3", "m4"):
+        with pytest.raises(SettingsError):
+            check(pipeline(name="new", source={"connection": source}), None, *others.values(), mine=("shop", "hiding"))
