@@ -158,6 +158,8 @@ def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, An
 def test_airflow_starts_the_first_snapshot_of_a_pipeline_that_begins_with_one(mixed: dict[str, Any]) -> None:
     schedules = {name: mixed["dags"][f"changefeed_snapshot__{name}"]["schedule"] for name in ("one", "full", "twin")}
     assert schedules == {"one": "None", "full": "@once", "twin": "None"}
+    tasks = mixed["dags"]["changefeed_snapshot__full"]["tasks"].values()
+    assert {task["retries"] for task in tasks} == {1000}, "it waits until somebody has mended a wrong setting"
 
 
 def test_replicate_dag_has_a_task_for_each_follower(mixed: dict[str, Any]) -> None:

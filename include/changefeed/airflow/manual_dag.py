@@ -12,6 +12,7 @@ from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name
 from changefeed.settings.pipeline import Pipeline
 
 _RETRY_DELAY = timedelta(seconds=15)
+_LONGEST_RETRY_DELAY = timedelta(minutes=10)
 
 
 def manual_dag(
@@ -25,10 +26,15 @@ def manual_dag(
     max_active_runs: int = 1,
     schedule: str | None = None,
 ) -> DAG:
-    """A DAG without tasks; ``kind`` (seek, backfill, …) becomes its tag and part of its display name."""
+    """A DAG without tasks; ``kind`` (seek, backfill, …) becomes its tag and part of its display name.
+
+    With a ``schedule`` its failures are alerted, and the time between its retries grows up to ten minutes.
+    """
     settings: dict[str, Any] = {"owner": pipeline.owner, "retries": retries}
     if retries:
         settings["retry_delay"] = _RETRY_DELAY
+    if schedule:
+        settings |= {"retry_exponential_backoff": 2.0, "max_retry_delay": _LONGEST_RETRY_DELAY}
     if schedule and pipeline.alerts.notify:
         settings["on_failure_callback"] = failure_callback(pipeline, f"{kind} failed")
     return DAG(

@@ -25,6 +25,8 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
 
 _log = logging.getLogger(__name__)
+_RETRIES_OF_FIRST = 1000
+"""Retries of a run that nobody watches: for a week."""
 
 
 def snapshot_dag_id(pipeline: str) -> str:
@@ -43,7 +45,7 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
         "snapshot",
         f"Publish the existing rows of the tables of pipeline {pipeline.name}",
         __doc__,
-        retries=2,
+        retries=_RETRIES_OF_FIRST if pipeline.start == "snapshot" else 2,
         schedule="@once" if pipeline.start == "snapshot" else None,
     )
     with dag:
@@ -105,6 +107,8 @@ def plan_tables(name: str) -> dict[str, Any]:
             _log.info("%s", line)
         return plan.to_json()
 
+    if _run_of(get_current_context()) == FIRST_RUN:
+        return plan_and_log()  # Airflow starts no other: it is retried until somebody has mended the error
     return fail_fast(plan_and_log)
 
 

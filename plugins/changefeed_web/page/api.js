@@ -33,10 +33,12 @@ export async function call(method, path, body, headers = {}) {
 export const get = async (path) => (await call("GET", path)).value;
 export const post = async (path, body) => (await call("POST", path, body)).value;
 
+const EMPTY = new Set(["missing", "string_too_short"]);
+
 function messageOf(status, value) {
   if (status === 401) return "Your session has ended. Reload Airflow and log in.";
   const detail = value && value.detail;
-  if (Array.isArray(detail)) return detail.map((one) => [one.loc.slice(1).join("."), one.msg].filter(Boolean).join(": ")).join("\n");
+  if (Array.isArray(detail)) return detail.map((one) => [one.loc.slice(1).join("."), EMPTY.has(one.type) ? "a value is required" : one.msg].filter(Boolean).join(": ")).join("\n");
   return detail ? String(detail) : `Airflow answered with status ${status}.`;
 }
 

@@ -265,7 +265,7 @@ export async function yaml(main, alive, name) {
     }
     save.disabled = false;
   } }, isNew ? "Create" : "Save");
-  const remove = isNew ? null : el("button", { disabled: Boolean(bundle), onclick: async () => {
+  const remove = isNew ? null : el("button", { class: "danger apart", disabled: Boolean(bundle), onclick: async () => {
     if (!confirm(`Delete pipeline ${name}? Its checkpoint, commit log and topics are not deleted.`)) return;
     try {
       await call("DELETE", path, undefined, { "If-Match": etag });

@@ -17,5 +17,11 @@ export function facts(pipeline, long = false) {
     fact("Checkpoint", coordinates(at.checkpoint), at.committed_at_ms ? ago(new Date(at.committed_at_ms).toISOString()) : null, null, "coordinates"),
     long ? fact("Head", coordinates(at.head), null, null, "coordinates") : null,
     fact("Last run", !dag.last_run ? "none yet" : dag.held.includes(dag.last_run.run_id) ? "held" : dag.last_run.state, dag.last_run ? ago(dag.last_run.run_after) : null),
-    fact("Schedule", dag.schedule && dag.schedule !== "None" ? dag.schedule : "by hand", dag.paused ? "paused" : dag.next_run ? `next ${ago(dag.next_run)}` : null));
+    fact("Schedule", dag.schedule && dag.schedule !== "None" ? dag.schedule : "by hand", dag.paused ? "paused" : nextRun(dag)));
+}
+
+function nextRun({ next_run: next, running }) {
+  if (!next) return null;
+  if (new Date(next) > Date.now()) return `next ${ago(next)}`;
+  return running.length ? "next after the current run" : `due ${ago(next)}, not started yet`;
 }
