@@ -102,29 +102,38 @@ def last_push(dag_id: str, key: str) -> float | None:
 
 
 def last_error(dag_id: str, run_id: str, *, logs: bool) -> dict[str, Any] | None:
-    """The first failed task of a run and, if ``logs``, the errors in its log; None if no task failed."""
+    """The first failed task of a run and, if ``logs``, the errors in the log of its last attempt that ended.
+
+    ``attempt`` is the number of that attempt, of ``attempts``; ``retried`` says that another follows or is under way.
+    None if no attempt failed.
+    """
+    tried = or_(TaskInstance.state.is_(None), TaskInstance.state != "success") & (TaskInstance.try_number > 1)
     with create_session() as session:
         failed = session.scalar(
             select(TaskInstance)
             .options(selectinload(TaskInstance.dag_run))
-            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.state == "failed")
+            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+            .where(or_(TaskInstance.state.in_(("failed", "up_for_retry")), tried))
             .order_by(TaskInstance.end_date)
             .limit(1)
         )
         if failed is None:
             return None
+        has_ended = failed.state in ("failed", "up_for_retry")
+        attempt = failed.try_number if has_ended else failed.try_number - 1
         where = f"/dags/{dag_id}/runs/{run_id}/tasks/{failed.task_id}"
         text = (
-            _errors_in_log(failed)
+            _errors_in_log(failed, attempt)
             if logs
             else f"to see the error, you need Airflow's permission for task logs of {dag_id}"
         )
-        return {"run_id": run_id, "task_id": failed.task_id, "text": text, "href": where}
+        attempts = {"attempt": attempt, "attempts": failed.max_tries + 1, "retried": failed.state != "failed"}
+        return {"run_id": run_id, "task_id": failed.task_id, "text": text, "href": where, **attempts}
 
 
-def _errors_in_log(instance: Any) -> str:
+def _errors_in_log(instance: Any, attempt: int) -> str:
     try:
-        lines, _ = TaskLogReader().read_log_chunks(instance, instance.try_number, {"end_of_log": False})
+        lines, _ = TaskLogReader().read_log_chunks(instance, attempt, {"end_of_log": False})
         texts = []
         for line in lines:
             event = str(getattr(line, "event", ""))

@@ -221,7 +221,7 @@ def _describe(
         # a reason is of an error, which may quote values of rows
         parked = [{name: value for name, value in each.items() if name != "reason"} for each in positions["parked"]]
         positions = {**positions, "parked": parked}
-    if dag["last_run"] and dag["last_run"]["state"] == "failed":
+    if dag["last_run"] and dag["last_run"]["state"] in ("failed", "running"):
         logs = may_read_logs(user, dag["dag_id"])
         error = last_error(dag["dag_id"], dag["last_run"]["run_id"], logs=logs)
     return {

@@ -69,7 +69,7 @@ export async function detail(main, alive, name) {
     const problems = [];
     if (pipeline.position.error) problems.push(problem("The pipeline cannot run", pipeline.position.error));
     if (pipeline.last_error) {
-      problems.push(problem(`The last run failed in task ${pipeline.last_error.task_id}`, pipeline.last_error.text,
+      problems.push(problem(failureOf(pipeline.last_error), pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
     }
     for (const each of pipeline.position.parked || []) {
@@ -279,6 +279,10 @@ export async function yaml(main, alive, name) {
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: isNew ? "#/" : `#/pipelines/${encodeURIComponent(name)}` }, isNew ? "All pipelines" : name)),
     el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
 }
+
+const failureOf = ({ task_id: task, attempt, attempts, retried }) => retried
+  ? `Attempt ${attempt} of ${attempts} of task ${task} failed; Airflow tries again`
+  : `The last run failed in task ${task}`;
 
 // The settings of a new pipeline, with the first of the connections that this user may combine.
 function template(offered) {

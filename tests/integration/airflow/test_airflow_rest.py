@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from airflow_site import OVER_REST, Site
+from airflow_site import OVER_REST, Site, wait_until
 
 API = "/changefeed/api"
 
@@ -228,6 +228,26 @@ def test_unreachable_source_is_shown_as_state_error(rest: Site) -> None:
         assert "mysql_nowhere" in content.json()["position"]["error"]
         tag = content.headers["ETag"]
         assert client.delete(f"{API}/pipelines/down", headers={"If-Match": tag}).status_code == 204
+
+
+@pytest.mark.extended
+def test_error_of_an_attempt_is_shown_while_the_task_waits_for_its_retry(rest: Site) -> None:
+    dag, file = "changefeed_ingest__retried", rest.pipelines / "retried.yaml"
+    source = {"connection_id": "down_source", "conn_type": "mysql", "host": "127.0.0.1", "port": 1, "login": "nobody"}
+    text = yaml_of("retried").replace("mysql_shop", "down_source").replace("retries: 0", "retries: 2")
+    with rest.client() as client:
+        assert client.post("/api/v2/connections", json=source).status_code == 201
+        file.write_text(text.replace("retry_delay_seconds: 1", "retry_delay_seconds: 900"))
+        rest.wait_for_dag(dag)
+        run_id = rest.trigger(dag)
+        shown = wait_until(
+            lambda: client.get(f"{API}/pipelines/retried").json()["last_error"], "the first attempt has failed", 300
+        )
+        assert (shown["task_id"], shown["attempt"], shown["attempts"], shown["retried"]) == ("plan", 1, 3, True)
+        assert "127.0.0.1:1 cannot be reached" in shown["text"]
+        assert client.patch(f"/api/v2/dags/{dag}/dagRuns/{run_id}", json={"state": "failed"}).status_code == 200
+        file.unlink()
+        client.delete("/api/v2/connections/down_source")
 
 
 @pytest.mark.extended
