@@ -126,10 +126,12 @@ def tail(
 ) -> None:
     """Print the committed records of a pipeline's topics, one JSON line each, with topic, partition and offset.
 
-    Avro is decoded with the schemas of the pipeline's registry.
+    Without --table also those of schema changes, outbox rows, rerouted rows and dropped tables. Avro is decoded with
+    the schemas of the pipeline's registry.
     """
     from changefeed.cli.tail import read_lines
     from changefeed.pipeline.topics import table_topics
+    from changefeed.pipeline.windows import last_stable_state
 
     pipeline = load_pipeline(name)
     connections = connections_of(pipeline)
@@ -139,7 +141,10 @@ def tail(
     missing = sorted(set(table or ()) - set(named))
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
-    topics_to_read = list(dict.fromkeys(topic for full, topic in named.items() if not table or full in table))
+    topics_to_read = [topic for full, topic in named.items() if not table or full in table]
+    if not table:
+        topics_to_read += [topic for topic, _ in last_stable_state(connections).progress]
+    topics_to_read = list(dict.fromkeys(topics_to_read))
     schemas = connections.registry.schema if connections.registry else None
     for line in islice(
         read_lines(connections.kafka, topics_to_read, schemas, from_beginning=beginning, follow=follow), limit

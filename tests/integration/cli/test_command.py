@@ -74,9 +74,14 @@ def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> N
     tailed = changefeed("tail", name, "--from-beginning", "--no-follow")
     assert tailed.exit_code == 0, tailed
     lines = [json.loads(line) for line in tailed.out.splitlines()]
-    assert sorted(line["headers"]["changefeed.id"] for line in lines) == sorted(event_ids(changefeed.records("t")))
+    rows = [line["headers"]["changefeed.id"] for line in lines if line["topic"] == f"{database}.t"]
+    assert sorted(rows) == sorted(event_ids(changefeed.records("t")))
+    assert len(lines) == len(rows) + 1, "and the CREATE TABLE"
     two = changefeed("tail", name, "--from-beginning", "-n", "2", "--table", f"{database}.t")
     assert (two.exit_code, len(two.out.splitlines())) == (0, 2)
+    server.execute(f"DROP TABLE `{database}`.t")
+    again = changefeed("tail", name, "--from-beginning", "--no-follow")
+    assert sorted(again.out.splitlines()) == sorted(tailed.out.splitlines()), "also those of a dropped table"
 
 
 @pytest.mark.extended
