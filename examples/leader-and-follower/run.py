@@ -81,7 +81,7 @@ def main() -> None:
         publish_and_follow()
         execute(leader, THEN)
         publish_and_follow()
-        for line in changefeed("tail", "pets", "--from-beginning", "--no-follow").splitlines():
+        for line in changefeed("tail", "pets", "--table", "flvDb.pet", "--from-beginning", "--no-follow").splitlines():
             print(json.dumps(json.loads(line)["value"], separators=(",", ":")))
         for name, server in (("leader", leader), ("follower", follower)):
             print(f"{name}> SELECT * FROM flvDb.pet;")
