@@ -91,6 +91,8 @@ def test_pipeline_that_had_a_snapshot_takes_no_first_one(feed: Feed) -> None:
 @pytest.mark.extended
 def test_two_runs_at_once_take_one_first_snapshot(feed: Feed) -> None:
     started(feed)
+    feed.settings["kafka"] |= {"lease_seconds": 60}  # none is taken over, also on a slow machine
+    feed.configure()
     first = feed.fork_command("after_decode", "run", feed.name)
     assert first.wait_until_held(400), first.text()
     code, text = run(feed)
