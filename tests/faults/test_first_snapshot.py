@@ -89,6 +89,21 @@ def test_pipeline_that_had_a_snapshot_takes_no_first_one(feed: Feed) -> None:
 
 
 @pytest.mark.extended
+def test_snapshot_of_some_rows_does_not_replace_the_first_one(feed: Feed) -> None:
+    started(feed, 20)
+    some = feed.fork_command("", "snapshot", feed.name, "--where", "id < -490")
+    assert some.result() == 0, some.text()
+    known = len(reads(feed, "numbers"))
+    assert 0 < known < 20
+    code, text = run(feed)
+    assert code == 0, text
+    assert len(reads(feed, "numbers")) == known + 20
+    again = feed.fork_command("", "snapshot", feed.name, "--run-id", "first")
+    assert again.result() == 0, again.text()
+    assert len(reads(feed, "numbers")) == known + 20, "it is complete"
+
+
+@pytest.mark.extended
 def test_two_runs_at_once_take_one_first_snapshot(feed: Feed) -> None:
     started(feed)
     feed.settings["kafka"] |= {"lease_seconds": 60}  # none is taken over, also on a slow machine

@@ -116,6 +116,17 @@ def failure_callback(pipeline: Pipeline, kind: str = "window failed") -> Callabl
     return send_alert
 
 
+def first_retry_callback(pipeline: Pipeline, kind: str) -> Callable[[Any], None]:
+    """An `on_retry_callback` for tasks that are retried for long: an alert ``kind`` after the first attempt."""
+    alert = failure_callback(pipeline, kind)
+
+    def send_first(context: Any) -> None:
+        if context["ti"].try_number == 1:
+            alert(context)
+
+    return send_first
+
+
 async def deadline_missed(pipeline: str, notify: list[dict[str, Any]] | None = None, **_: Any) -> None:
     """Alert by the notifiers ``notify`` that a run missed its deadline.
 

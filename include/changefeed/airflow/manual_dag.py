@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from changefeed.airflow.alerts import failure_callback
+from changefeed.airflow.alerts import failure_callback, first_retry_callback
 from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name
 from changefeed.settings.pipeline import Pipeline
 
@@ -28,7 +28,8 @@ def manual_dag(
 ) -> DAG:
     """A DAG without tasks; ``kind`` (seek, backfill, …) becomes its tag and part of its display name.
 
-    With a ``schedule`` its failures are alerted, and the time between its retries grows up to ten minutes.
+    With a ``schedule``, the first attempt that fails and the last one are alerted, and the time between retries grows
+    up to ten minutes.
     """
     settings: dict[str, Any] = {"owner": pipeline.owner, "retries": retries}
     if retries:
@@ -37,6 +38,7 @@ def manual_dag(
         settings |= {"retry_exponential_backoff": 2.0, "max_retry_delay": _LONGEST_RETRY_DELAY}
     if schedule and pipeline.alerts.notify:
         settings["on_failure_callback"] = failure_callback(pipeline, f"{kind} failed")
+        settings["on_retry_callback"] = first_retry_callback(pipeline, f"{kind} failed")
     return DAG(
         dag_id=dag_id,
         dag_display_name=display_name(pipeline, kind),

@@ -56,6 +56,7 @@ def snapshot(
     it continues and repeats nothing. Changes during the snapshot are published by windows: run the pipeline at the same
     time or afterwards.
     """
+    from changefeed.snapshot.first import FIRST_RUN
     from changefeed.snapshot.planning import plan_snapshot
 
     request = SnapshotRequest.of({"pipeline": name, **arguments})
@@ -65,7 +66,8 @@ def snapshot(
         _pause(of_pipeline, paused=pause, as_json=as_json)
         return
     run_id = check_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-    identity = snapshot_identity(name, f"{run_id}_{request.fingerprint}")
+    continues_first = run_id == FIRST_RUN and pipeline.start == "snapshot" and not (request.tables or request.where)
+    identity = snapshot_identity(name, run_id if continues_first else f"{run_id}_{request.fingerprint}")
     plan = plan_snapshot(of_pipeline, store_of(pipeline), request, identity, dry_run=only_plan)
     if only_plan and as_json:
         out.print_json(json.dumps(plan.to_json()))

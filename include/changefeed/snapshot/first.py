@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.pipeline.connections import PipelineConnections
@@ -11,9 +13,8 @@ FIRST_RUN = "first"
 
 
 def is_first_due(connections: PipelineConnections) -> bool:
-    """Whether the pipeline has `start: snapshot`, and its first snapshot has not finished.
+    """Whether the pipeline has `start: snapshot`, and its commit log says that `is_due`.
 
-    False if another snapshot of the pipeline was taken before: after an upgrade, and in a new Airflow.
     Raises BrokerUnavailableError and TopicError.
     """
     pipeline = connections.pipeline
@@ -27,5 +28,20 @@ def is_first_due(connections: PipelineConnections) -> bool:
         if identity.startswith(ours)
         for record in state.of(SnapshotRecord)
     }
-    first = begun.get(snapshot_identity(pipeline.name, FIRST_RUN))
-    return not first.finished if first else not begun
+    return is_due(begun, snapshot_identity(pipeline.name, FIRST_RUN))
+
+
+def is_due(begun: Mapping[str, SnapshotRecord], first: str) -> bool:
+    """Whether the snapshot ``first`` must be taken or continued; ``begun`` are all snapshots of the pipeline.
+
+    Another snapshot of all rows of all tables replaces it: one that was taken before an upgrade or by another Airflow,
+    and a finished one, for example after settings were changed while the first was under way.
+    """
+    complete = [record for identity, record in begun.items() if identity != first and _is_of_all_rows(record)]
+    if first in begun:
+        return not begun[first].finished and not any(record.finished for record in complete)
+    return not complete
+
+
+def _is_of_all_rows(record: SnapshotRecord) -> bool:
+    return not record.request.get("tables") and not record.request.get("where")
