@@ -33,9 +33,6 @@ from changefeed_web.standing import standing
 
 router = APIRouter(tags=["pipelines"])
 
-NEW_DAGS = ingest_dag_id("*")
-"""The id for which Airflow is asked whether a user may create pipelines."""
-
 IfMatch = Annotated[str | None, Header(description="The ETag of the version that you read; required.")]
 
 
@@ -83,7 +80,7 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
 
 
 def _offered_connections(user: Any, pipelines: Mapping[str, Pipeline]) -> list[dict[str, str]]:
-    if not has_permission(user, "POST", NEW_DAGS):
+    if not has_permission(user, "POST", ingest_dag_id("*")):
         return []
     try:
         site = load_site()
@@ -116,7 +113,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
 @router.post("/pipelines", status_code=201, dependencies=[Depends(slots.write)])
 def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
     """Create a pipeline from its YAML. Its DAGs appear after the DAG processor's next pass."""
-    require_permission(user, "POST", "*", dag_id=NEW_DAGS)
+    require_permission(user, "POST", "*", dag_id="changefeed_ingest__*")
     try:
         text = PipelineFolder(pipelines_folder()).create(body.yaml, _rules(user))
     except PipelineChangedError as error:

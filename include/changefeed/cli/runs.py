@@ -129,7 +129,7 @@ def tail(
     Without --table also those of schema changes, outbox rows, rerouted rows and dropped tables. Avro is decoded with
     the schemas of the pipeline's registry.
     """
-    from changefeed.cli.tail import read_lines
+    from changefeed.cli.tail import published_topics, read_lines
     from changefeed.pipeline.topics import table_topics
     from changefeed.pipeline.windows import last_stable_state
 
@@ -143,7 +143,7 @@ def tail(
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
     topics_to_read = [topic for full, topic in named.items() if not table or full in table]
     if not table:
-        topics_to_read += [topic for topic, _ in last_stable_state(connections).progress]
+        topics_to_read += published_topics(last_stable_state(connections))
     topics_to_read = list(dict.fromkeys(topics_to_read))
     schemas = connections.registry.schema if connections.registry else None
     for line in islice(

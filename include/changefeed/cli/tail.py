@@ -10,9 +10,13 @@ import orjson
 
 from changefeed.formats.avro_reader import RegisteredRecords
 from changefeed.formats.reader import SchemaText
+from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import KafkaRecord, Start, partition_reader
 from changefeed.kafka.topics import partition_counts
+
+_WINDOWS = 1000
+"""The number of windows whose topics are read, so that a log of years costs no more."""
 
 
 def read_lines(
@@ -35,6 +39,12 @@ def read_lines(
             yield from map(shown.line, reader.to_end(ends, timeout_seconds=6 * kafka.timeout_seconds))
         while follow:
             yield from map(shown.line, reader.poll(0.5))
+
+
+def published_topics(state: CommitLogState) -> list[str]:
+    """The topics of the last windows and of unfinished ones. A seek forgets the progress, but not the windows."""
+    sealed = [receipt.topic for number in list(state.seals)[-_WINDOWS:] for receipt in state.seals[number].topics]
+    return list(dict.fromkeys([*(topic for topic, _ in state.progress), *sealed]))
 
 
 @dataclass

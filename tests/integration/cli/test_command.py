@@ -80,6 +80,7 @@ def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> N
     two = changefeed("tail", name, "--from-beginning", "-n", "2", "--table", f"{database}.t")
     assert (two.exit_code, len(two.out.splitlines())) == (0, 2)
     server.execute(f"DROP TABLE `{database}`.t")
+    assert changefeed("seek", name, "latest", "--why", "a test", "--yes").exit_code == 0
     again = changefeed("tail", name, "--from-beginning", "--no-follow")
     assert sorted(again.out.splitlines()) == sorted(tailed.out.splitlines()), "also those of a dropped table"
 
