@@ -61,7 +61,7 @@ def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str,
 
 @router.post("/pipelines/{name}/seek/plan", dependencies=[Depends(slots.plan)])
 def plan_seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
-    """Show what a seek would skip or repeat.
+    """Show what a seek would skip or repeat, with the unfinished windows finished first (``finish``) or given up.
 
     Changes nothing, but requires the permission to seek, as it queries the source.
     """
@@ -69,7 +69,8 @@ def plan_seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
 
     _require_seek_permission(name, user)
     pipeline = pipeline_of(name)
-    return make_plan(server_connections(pipeline), body.to, position.store_of(pipeline)).to_json()
+    store = position.store_of(pipeline)
+    return make_plan(server_connections(pipeline), body.to, store, finish=body.finish).to_json()
 
 
 @router.post("/pipelines/{name}/seek", status_code=202, dependencies=[Depends(slots.plan)])

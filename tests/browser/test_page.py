@@ -208,7 +208,7 @@ def test_verification_is_started_from_the_form(page: Page) -> None:
     assert page.faults() == []
     page.fill("sample_percent", "0")
     page.click("dialog button", "Start the verification")
-    page.find("dialog .problem", "sample_percent")
+    page.find("dialog .mistake", "greater than or equal to 1")
     page.fill("sample_percent", "100")
     page.click("dialog button", "Start the verification")
     page.find("#toasts", "started")
@@ -265,6 +265,14 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     before = position(page)["checkpoint"]
     page.open("pipelines/page")
     page.click("button", "Seek")
+    assert [one.text for one in page.browser.find_elements(By.CSS_SELECTOR, "dialog .required")] == ["required"] * 2
+    page.click("dialog button", "Show what happens")
+    page.find("dialog .mistake", "a value is required")
+    page.fill("to", "yesterday")
+    page.click("dialog button", "Show what happens")
+    page.find("dialog .mistake", "expected earliest, latest, FILE:POSITION")
+    page.shot("seek-refused")
+    assert page.faults() == []
     page.fill("to", f"{before.partition(':')[0]}:5")
     page.click("dialog button", "Show what happens")
     page.find("dialog .problem", "inside a transaction")
@@ -272,6 +280,9 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     page.fill("to", target)
     page.click("dialog button", "Show what happens")
     page.find("dialog", "will be published again")
+    page.click("dialog button", "Move the checkpoint")
+    page.find("dialog .mistake", "a value is required")
+    assert page.browser.switch_to.active_element.get_attribute("name") == "why"
     page.fill("why", "a test of the page")
     page.shot("seek-plan")
     assert page.faults() == []
@@ -279,6 +290,32 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     wait_until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 400)
     page.find("section[aria-label=Seeks]", "a test of the page")
     page.shot("seek-finished")
+
+
+@pytest.mark.extended
+def test_seek_shows_the_plan_of_the_choice_to_finish_or_give_up(page: Page) -> None:
+    dag, site = "changefeed_ingest__page", page.site
+    site.mysql.execute("INSERT INTO page.orders (n) VALUES (8)")
+    path = "/changefeed/api/pipelines/page"
+    with site.client() as client:
+        run_id = client.post(f"{path}/run", json={}).json()["run_id"]
+        task = f"/api/v2/dags/{dag}/dagRuns/{run_id}/taskInstances/ingest"
+        wait_until(lambda: client.get(task).json()["state"] == "running", "the window is being published", WAIT)
+        client.post(f"{path}/pause")  # the window is sealed then, and not committed
+        wait_until(lambda: client.get(path).json()["dag"]["held"], "the run is held", WAIT)
+        page.open("pipelines/page")
+        page.click("button", "Seek")
+        page.fill("to", "latest")
+        page.click("dialog button", "Show what happens")
+        page.find("dialog", "is published and committed first")
+        assert "given up" not in page.find("dialog").text
+        page.shot("seek-finish")
+        page.click("dialog [name=finish]")
+        page.find("dialog", "is given up with 1 messages in Kafka")
+        assert "committed first" not in page.find("dialog").text
+        page.shot("seek-give-up")
+        client.post(f"{path}/resume")
+    assert site.wait_for_run(dag, run_id)[""] == "success"
 
 
 @pytest.mark.extended
