@@ -1,19 +1,22 @@
 """REST routes that list, show, create, change and delete pipelines."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from fastapi.concurrency import run_in_threadpool
 
 from changefeed.airflow.alerts import require_no_template_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
 from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
 from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
 from changefeed.settings.secrets import redact_yaml
 from changefeed.settings.site import load_site
@@ -110,28 +113,48 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     return {**shown, "yaml": text.text if has_permission(user, "PUT", ingest_dag_id(name)) else redact_yaml(text.text)}
 
 
-@router.post("/pipelines", status_code=201, dependencies=[Depends(slots.write)])
-def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
-    """Create a pipeline from its YAML. Its DAGs appear after the DAG processor's next pass."""
+@router.post("/pipelines", status_code=201)
+async def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
+    """Create a pipeline from its YAML. Its DAGs appear after the DAG processor's next pass.
+
+    ``warnings`` are texts about patterns of ``tables`` that match no table of the source, or why this was not checked.
+    """
+    async with slots.writing():
+        text = await run_in_threadpool(lambda: _create(body, user))
+    return await _file_answer(text, user, response)
+
+
+def _create(body: PipelineBody, user: Any) -> PipelineText:
     require_permission(user, "POST", "*", dag_id="changefeed_ingest__*")
     try:
         text = PipelineFolder(pipelines_folder()).create(body.yaml, _rules(user))
     except PipelineChangedError as error:
         raise HTTPException(409, str(error)) from None
     write_audit_log(user, "create", text.name, tag=text.tag)
-    return _file_answer(text, response)
+    return text
 
 
-@router.put("/pipelines/{name}", dependencies=[Depends(slots.write)])
-def change_pipeline(
+@router.put("/pipelines/{name}")
+async def change_pipeline(
     name: str, body: PipelineBody, user: GetUserDep, response: Response, if_match: IfMatch = None
 ) -> dict[str, Any]:
-    """Replace a pipeline's YAML. Answers 412 if it changed since the version of ``If-Match``."""
+    """Replace a pipeline's YAML. Answers 412 if it changed since the version of ``If-Match``.
+
+    ``warnings`` are texts about patterns of ``tables`` that match no table of the source, or why this was not checked.
+    """
+    async with slots.writing():
+        text = await run_in_threadpool(lambda: _change(name, body, user, if_match))
+    return await _file_answer(text, user, response)
+
+
+def _change(name: str, body: PipelineBody, user: Any, if_match: str | None) -> PipelineText:
     require_permission(user, "PUT", name)
-    text = _change_if_match(name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match)
+    text: PipelineText = _change_if_match(
+        name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match
+    )
     write_audit_log(user, "change", name, tag=text.tag)
     position.invalidate(name)
-    return _file_answer(text, response)
+    return text
 
 
 @router.delete("/pipelines/{name}", status_code=204)
@@ -204,9 +227,43 @@ def _change_if_match(name: str, change: Any, if_match: str | None) -> Any:
         raise HTTPException(412, str(error)) from None
 
 
-def _file_answer(text: PipelineText, response: Response) -> dict[str, Any]:
+async def _file_answer(text: PipelineText, user: Any, response: Response) -> dict[str, Any]:
+    """The answer to a write. Lock and slot of the write are free while the source is read for the warnings."""
+    try:
+        async with slots.looking(text.name):
+            warnings = await run_in_threadpool(_table_warnings, text, user)
+    except HTTPException as busy:  # no slot; the file is written nevertheless
+        warnings = [_NOT_CHECKED.format(busy.detail)]
     response.headers["ETag"] = f'"{text.tag}"'
-    return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name)}
+    return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name), "warnings": warnings}
+
+
+_NOT_CHECKED = "whether the source has tables that match the patterns of `tables` was not checked: {}"
+
+
+def _table_warnings(text: PipelineText, user: Any) -> list[str]:
+    if not has_permission(user, "GET", ingest_dag_id(text.name)):
+        return []
+    pipeline = text.pipeline()
+    try:
+        return describe_unmatched(pipeline.tables, position.read_topics(pipeline))
+    except ChangefeedError as error:
+        return [_NOT_CHECKED.format(error)]
+
+
+def describe_unmatched(tables: TableSettings, captured: Collection[str]) -> list[str]:
+    """A warning if patterns of ``include`` match none of the ``captured`` tables ("database.table")."""
+    names = [name.split(".", 1) for name in captured]
+    unmatched = [pattern for pattern in tables.include if not any(matches(pattern, *name) for name in names)]
+    if not unmatched:
+        return []
+    patterns = ", ".join(unmatched)
+    excluded = ", except those that `exclude` leaves out" if tables.exclude else ""
+    effect = "it is published as soon as there is one" if captured else "the pipeline publishes nothing until then"
+    return [
+        f"expected a table of the source for each pattern of `tables`, found none for {patterns}{excluded}. The "
+        f"pipeline is saved, and {effect}. Correct the pattern, or create the table"
+    ]
 
 
 def _describe(

@@ -68,10 +68,11 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
 
 def topics(pipeline: Pipeline) -> dict[str, str]:
     """Topic by "database.table" of the currently captured tables; raises ChangefeedError."""
-    return dict(_read_cached("topics", pipeline.name, lambda: _topics(pipeline)))
+    return dict(_read_cached("topics", pipeline.name, lambda: read_topics(pipeline)))
 
 
-def _topics(pipeline: Pipeline) -> dict[str, str]:
+def read_topics(pipeline: Pipeline) -> dict[str, str]:
+    """As `topics`, not from the cache, which may have the topics of earlier settings."""
     from changefeed.pipeline.topics import table_topics
     from changefeed_web.breaker import GuardedConnections
 

@@ -195,6 +195,9 @@ def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
     try:
         page.click("button", "Create")
         page.find("#toasts", "Pipeline orders created")
+        page.find(".notice", "found none for shop.*")
+        page.shot("new-pipeline-without-tables")
+        assert page.faults() == []
     finally:
         (page.site.pipelines / "orders.yaml").unlink(missing_ok=True)
 

@@ -42,8 +42,8 @@ class SeekPlan:
     - ``not_known``: why some figures are not known.
     - ``lost``: if the checkpoint was lost, the record that has the position instead.
     - ``undo``: the target of a seek back; None if the server does not have that position.
-    - ``finish``: whether ``unfinished`` windows are published and committed before the seek; bytes and ``undo`` are those
-      after that.
+    - ``finish``: whether ``unfinished`` windows are published and committed before the seek; bytes and ``undo`` are
+      those after that.
     """
 
     pipeline: str

@@ -240,6 +240,10 @@ export async function detail(main, alive, name) {
   });
 }
 
+// The warnings of the pipeline that was just created, for its own view of settings.
+let saved = null;
+const warning = (text) => el("p", { class: "notice", role: "status" }, `${text}.`);
+
 export async function yaml(main, alive, name) {
   main.replaceChildren(loading("the settings"));
   const isNew = name === null;
@@ -251,15 +255,20 @@ export async function yaml(main, alive, name) {
   text.value = start.value.yaml;
   const bundle = start.value.bundle;
   text.readOnly = Boolean(bundle);
-  const message = el("div", {}, start.value.note ? el("p", { role: "note" }, start.value.note) : null, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
+  const warnings = saved && saved.name === name ? saved.warnings : [];
+  saved = null;
+  const message = el("div", {}, warnings.map(warning), start.value.note ? el("p", { role: "note" }, start.value.note) : null, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
   const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: async () => {
     save.disabled = true;
     try {
       const done = await call(isNew ? "POST" : "PUT", path, { yaml: text.value }, isNew ? {} : { "If-Match": etag });
       etag = done.etag;
-      message.replaceChildren();
+      message.replaceChildren(...done.value.warnings.map(warning));
       toast(isNew ? `Pipeline ${done.value.name} created` : "Saved");
-      if (isNew) location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}`;
+      if (isNew) {
+        saved = { name: done.value.name, warnings: done.value.warnings };
+        location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}${saved.warnings.length ? "/yaml" : ""}`;
+      }
     } catch (error) {
       message.replaceChildren(problem(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error.message));
     }
