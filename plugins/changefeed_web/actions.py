@@ -26,7 +26,7 @@ from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
 from changefeed.settings.requests.unpark import UnparkRequest
 from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.settings.site import site_archive
-from changefeed_web import position, slots
+from changefeed_web import position, readings, slots
 from changefeed_web.access import GetUserDep, require_permission, write_audit_log
 from changefeed_web.dag_state import dag_state
 from changefeed_web.pipelines import pipeline_of
@@ -218,7 +218,7 @@ def _set_snapshot_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any
 
     _require_snapshot_permission(name, user)
     identities = set_paused(server_connections(pipeline_of(name)), paused=paused)
-    position.invalidate(name)
+    readings.expire(name)
     write_audit_log(user, "pause_snapshot" if paused else "resume_snapshot", name)
     return {"name": name, "paused": paused, "snapshots": identities}
 
@@ -237,6 +237,6 @@ def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, A
         raise HTTPException(422, str(error)) from None
     if started is None:
         raise HTTPException(409, f"Airflow did not start a run of DAG {dag_id}")
-    position.invalidate(name)
+    readings.expire(name)
     write_audit_log(user, what, name, conf=conf)
     return {"dag_id": dag_id, "run_id": started.run_id, "href": f"/dags/{dag_id}/runs/{started.run_id}"}

@@ -1,4 +1,7 @@
-"""REST routes that show windows, seeks, commit log, tables, schemas, backfills, snapshots and verifications."""
+"""REST routes that show windows, seeks, commit log, tables, schemas, backfills, snapshots and verifications.
+
+While a server does not answer, the answers have the last known values, and ``stale`` says why and since when.
+"""
 
 from typing import Annotated, Any
 
@@ -12,6 +15,7 @@ from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, require_permission
 from changefeed_web.dag_state import runs, runs_at
 from changefeed_web.pipelines import pipeline_of
+from changefeed_web.readings import Staleness
 
 router = APIRouter(tags=["history"])
 
@@ -25,29 +29,35 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     ``run`` is the run of the ingest DAG that froze the window; null if Airflow no longer has it.
     """
     require_permission(user, "GET", name)
-    manifests = position.manifests(pipeline_of(name), limit)
+    stale = Staleness()
+    manifests = position.manifests(pipeline_of(name), limit, stale)
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
-    return {"windows": [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]}
+    shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
+    return {"windows": shown, "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/seeks", dependencies=[Depends(slots.look)])
 def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The last seeks, latest first: user, time, old and new checkpoint, reason."""
     require_permission(user, "GET", name)
-    records = position.commit_log(pipeline_of(name)).seeks
-    return {"seeks": [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]}
+    stale = Staleness()
+    records = position.commit_log(pipeline_of(name), stale).seeks
+    shown = [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]
+    return {"seeks": shown, "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/commit-log", dependencies=[Depends(slots.look)])
 def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
     """The last published message of each topic-partition, by the commit log."""
     require_permission(user, "GET", name)
-    by_partition = position.commit_log(pipeline_of(name)).progress
+    stale = Staleness()
+    by_partition = position.commit_log(pipeline_of(name), stale).progress
     return {
         "progress": [
             {"topic": topic, "partition": partition, **progress.to_json()}
             for (topic, partition), progress in sorted(by_partition.items())
-        ]
+        ],
+        "stale": stale.to_json(),
     }
 
 
@@ -60,7 +70,8 @@ def tables(name: str, user: GetUserDep) -> dict[str, Any]:
     outbox. Binary formats are shown as JSON.
     """
     require_permission(user, "GET", name)
-    return {"tables": position.tables(pipeline_of(name))}
+    stale = Staleness()
+    return {"tables": position.tables(pipeline_of(name), stale), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/schema", dependencies=[Depends(slots.look)])
@@ -70,7 +81,8 @@ def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     ``until`` are the coordinates up to which the history is complete; null before the first window.
     """
     require_permission(user, "GET", name)
-    return position.schemas(pipeline_of(name), limit)
+    stale = Staleness()
+    return {**position.schemas(pipeline_of(name), limit, stale), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/backfills")
@@ -88,8 +100,9 @@ def snapshots(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
     DAG."""
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True, dag_id=snapshot_dag_id(name))
-    entries = position.snapshots(pipeline_of(name))[:limit]
-    return {"snapshots": entries, "runs": runs(snapshot_dag_id(name), limit)}
+    stale = Staleness()
+    entries = position.snapshots(pipeline_of(name), stale)[:limit]
+    return {"snapshots": entries, "runs": runs(snapshot_dag_id(name), limit), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/verifications", dependencies=[Depends(slots.look)])
@@ -97,4 +110,6 @@ def verifications(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, A
     """The last report for the source and for each follower, and the last runs of the verify DAG, latest first."""
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True, dag_id=verify_dag_id(name))
-    return {"reports": position.reports(pipeline_of(name)), "runs": runs(verify_dag_id(name), limit)}
+    stale = Staleness()
+    reports = position.reports(pipeline_of(name), stale)
+    return {"reports": reports, "runs": runs(verify_dag_id(name), limit), "stale": stale.to_json()}

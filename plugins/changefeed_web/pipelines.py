@@ -20,7 +20,7 @@ from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
 from changefeed.settings.secrets import redact_yaml
 from changefeed.settings.site import load_site
-from changefeed_web import position, slots
+from changefeed_web import position, readings, slots
 from changefeed_web.access import (
     GetUserDep,
     has_permission,
@@ -32,6 +32,7 @@ from changefeed_web.access import (
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
 from changefeed_web.dag_state import dag_state, last_error
+from changefeed_web.readings import Staleness
 from changefeed_web.standing import standing
 
 router = APIRouter(tags=["pipelines"])
@@ -99,17 +100,23 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
 
     If its file is in a DAG bundle, ``bundle`` is the bundle's name, and REST cannot change the file. Users who may not
     change the pipeline get its YAML without secrets and comments.
+
+    While a server does not answer, ``position`` has the ``last_known`` position, and ``stale`` the ``errors`` by class
+    and when the oldest value was read (``read_at_ms``, null if nothing is known); otherwise ``stale`` is null. The
+    answers about windows, tables, schemas and the other parts have the same ``stale``.
     """
     require_permission(user, "GET", name)
     text = _read_text(name)
     pipeline = text.pipeline()
     response.headers["ETag"] = f'"{text.tag}"'
-    shown = _describe(pipeline, text, user, position.position(pipeline))
+    stale = Staleness()
+    shown = _describe(pipeline, text, user, position.position(pipeline, stale))
     try:
-        shown["topics"] = position.topics(pipeline)
+        shown["topics"] = position.topics(pipeline, stale)
     except ChangefeedError as error:
         shown["topics"] = {}
         shown["topics_error"] = str(error)
+    shown["stale"] = stale.to_json()
     return {**shown, "yaml": text.text if has_permission(user, "PUT", ingest_dag_id(name)) else redact_yaml(text.text)}
 
 
@@ -153,7 +160,7 @@ def _change(name: str, body: PipelineBody, user: Any, if_match: str | None) -> P
         name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match
     )
     write_audit_log(user, "change", name, tag=text.tag)
-    position.invalidate(name)
+    readings.expire(name)
     return text
 
 
@@ -166,7 +173,7 @@ def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> No
     require_permission(user, "DELETE", name)
     _change_if_match(name, lambda folder, tag: folder.delete(name, tag), if_match)
     write_audit_log(user, "delete", name, tag=if_match)
-    position.invalidate(name)
+    readings.forget(name)
 
 
 def _read_text(name: str) -> PipelineText:
@@ -246,7 +253,7 @@ def _table_warnings(text: PipelineText, user: Any) -> list[str]:
         return []
     pipeline = text.pipeline()
     try:
-        return describe_unmatched(pipeline.tables, position.read_topics(pipeline))
+        return describe_unmatched(pipeline.tables, position.topics(pipeline))
     except ChangefeedError as error:
         return [_NOT_CHECKED.format(error)]
 
@@ -266,15 +273,23 @@ def describe_unmatched(tables: TableSettings, captured: Collection[str]) -> list
     ]
 
 
+def _without_reasons(positions: dict[str, Any]) -> dict[str, Any]:
+    """The position without the reasons of parked tables, which are of errors and may quote values of rows."""
+    shown = dict(positions)
+    if known := positions.get("last_known"):
+        shown["last_known"] = _without_reasons(known)
+    if parked := positions.get("parked"):
+        shown["parked"] = [{name: value for name, value in each.items() if name != "reason"} for each in parked]
+    return shown
+
+
 def _describe(
     pipeline: Pipeline, text: PipelineText | None, user: Any, positions: dict[str, Any] | None
 ) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
     error = None
-    if positions and positions.get("parked") and not may_read_logs(user, dag["dag_id"]):
-        # a reason is of an error, which may quote values of rows
-        parked = [{name: value for name, value in each.items() if name != "reason"} for each in positions["parked"]]
-        positions = {**positions, "parked": parked}
+    if positions and not may_read_logs(user, dag["dag_id"]):
+        positions = _without_reasons(positions)
     if dag["last_run"] and dag["last_run"]["state"] in ("failed", "running"):
         logs = may_read_logs(user, dag["dag_id"])
         error = last_error(dag["dag_id"], dag["last_run"]["run_id"], logs=logs)

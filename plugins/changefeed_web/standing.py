@@ -15,7 +15,7 @@ def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime
     if not dag["known"]:
         return _word("not loaded yet", "warn")
     if position and position["state"] == "error":
-        return _word("error", "bad")
+        return _word("no answer" if position.get("unavailable") else "error", "bad")
     if position and position.get("parked"):
         count = len(position["parked"])
         return _word("1 table is parked" if count == 1 else f"{count} tables are parked", "bad")

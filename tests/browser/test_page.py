@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 import kafka
 import pytest
@@ -28,6 +29,7 @@ from devstack.home import Home
 pytestmark = pytest.mark.timeout(1200)
 SCREENSHOTS = Home.default().root / "screenshots"
 WAIT = 240
+SOURCE = "page_source"
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
@@ -78,6 +80,18 @@ class Page:
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in results["violations"]]
 
 
+def move_source(site: Site, port: int) -> None:
+    """Set the port of the pipeline's source in Airflow's connection, which is created if it does not exist."""
+    server = urlsplit(site.mysql.url)
+    login = {"login": server.username, "password": server.password or ""}
+    connection = {"connection_id": SOURCE, "conn_type": "mysql", "host": server.hostname, "port": port, **login}
+    with site.client() as client:
+        exists = client.get(f"/api/v2/connections/{SOURCE}").status_code == 200
+        path = f"/api/v2/connections/{SOURCE}" if exists else "/api/v2/connections"
+        answer = client.request("PATCH" if exists else "POST", path, json=connection)
+        assert answer.status_code in (200, 201), answer.text
+
+
 @pytest.fixture(scope="module")
 def database(airflow_site: Site) -> Iterator[str]:
     airflow_site.mysql.execute(
@@ -86,7 +100,11 @@ def database(airflow_site: Site) -> Iterator[str]:
         "CREATE TABLE page.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
     )
     followed = "followers: [{connection: page_copy}]\nvalues: {temporal: iso}\n"
-    airflow_site.add_pipeline("page", "page", followed, server_ids="65200-65231")
+    airflow_site.write_pipeline("page", "page", followed, server_ids="65200-65231")
+    file = airflow_site.pipelines / "page.yaml"
+    file.write_text(file.read_text().replace("mysql_shop", SOURCE))
+    move_source(airflow_site, airflow_site.mysql.port)
+    airflow_site.wait_for_dag(*(f"changefeed_{kind}__page" for kind in ("ingest", "seek", "backfill", "verify")))
     (airflow_site.pipelines / "broken.yaml").write_text("name: broken\nsorce: {}\n")
     airflow_site.run("changefeed_ingest__page")
     for number in range(2):
@@ -434,6 +452,41 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
     wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, "nothing is wider than the page"
     assert page.faults() == []
+
+
+@pytest.mark.extended
+def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> None:
+    width(page, 1280)
+    page.open("pipelines/page")
+    page.find("section[aria-label=Windows] svg")
+    page.find("section[aria-label='Topics and commit log'], section[aria-label=Topics]", "page.orders")
+    lag = page.find(".facts dd").text
+    move_source(page.site, 1)
+    try:
+        page.find(".problem", "A server does not answer")
+        page.open("pipelines/page")  # what the API server knows, not the page
+        banner = page.find(".problem", "What is shown are the last known values, read").text
+        assert "127.0.0.1:1 cannot be reached" in banner
+        page.find("header .badge", "no answer")
+        page.find("section[aria-label=Topics]", "page.orders")
+        page.find("section[aria-label=Tables]", "page.customers")
+        page.find("section[aria-label=Windows] svg")
+        text = page.find("main").text
+        assert len(page.browser.find_elements(By.CSS_SELECTOR, ".problem")) == 1
+        assert "No table matches" not in text
+        assert page.find(".facts dd").text.split("\n")[0] == lag.split("\n")[0] != "–"
+        page.shot("source-absent")
+        assert page.faults() == []
+        page.open()
+        assert page.find(".problem", "A server does not answer").text.count("cannot be reached") == 1
+        page.find("article[data-pipeline=page]", "Last known, read")
+        page.shot("list-source-absent")
+        assert page.faults() == []
+        page.open("pipelines/page")
+        page.find(".problem", "A server does not answer")
+    finally:
+        move_source(page.site, page.site.mysql.port)
+    wait_until(lambda: "does not answer" not in page.find("main").text, "the banner is gone", WAIT)
 
 
 @pytest.mark.extended

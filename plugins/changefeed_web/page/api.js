@@ -1,10 +1,12 @@
 // Calls the REST API at api/, relative to this page, with the session of Airflow's page.
 
 export class RequestError extends Error {
-  // `fields` has the mistakes in fields of the request's body, by the field's name; `rest` has those of no field.
-  constructor(status, message, fields = {}, rest = message) {
+  // `fields` has the mistakes in fields of the request's body, by the field's name; `rest` has those of no field. `kind` is
+  // the class of the error.
+  constructor(status, message, fields = {}, rest = message, kind = "") {
     super(message);
     this.status = status;
+    this.kind = kind;
     this.fields = fields;
     this.rest = rest;
   }
@@ -42,7 +44,7 @@ const EMPTY = new Set(["missing", "string_too_short"]);
 function refusalOf(status, value) {
   if (status === 401) return new RequestError(status, "Your session has ended. Reload Airflow and log in.");
   const detail = value && value.detail;
-  if (!Array.isArray(detail)) return new RequestError(status, detail ? String(detail) : `Airflow answered with status ${status}.`);
+  if (!Array.isArray(detail)) return new RequestError(status, detail ? String(detail) : `Airflow answered with status ${status}.`, {}, undefined, value && value.error);
   const mistakes = detail.map((one) => ({ at: one.loc.slice(1), text: EMPTY.has(one.type) ? REQUIRED : one.msg }));
   const ofFields = mistakes.filter(({ at }) => at.length);
   const fields = Object.fromEntries(ofFields.map(({ at, text }) => [at[0], text]));

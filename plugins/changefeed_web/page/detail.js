@@ -4,7 +4,7 @@ import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
-import { badge, facts } from "./state.js";
+import { badge, facts, Outage } from "./state.js";
 
 const EVERY_MS = 5000;
 const TABLES_EACH = 12; // refreshes between two reads of all tables' columns from the source
@@ -12,6 +12,7 @@ const PADDING = 34; // padding and border of a card in pixels
 
 export async function detail(main, alive, name) {
   const path = `pipelines/${encodeURIComponent(name)}`;
+  const outage = el("div", {});
   const parts = {
     head: el("div", { class: "stack" }, loading("the pipeline")),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
@@ -25,6 +26,7 @@ export async function detail(main, alive, name) {
   };
   let measure = "Rows";
   let seen = {};
+  const readAt = {};
   let looks = 0;
   let redraw = () => {};
   const title = el("h1", {}, name);
@@ -33,7 +35,7 @@ export async function detail(main, alive, name) {
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
     el("header", { class: "row between" }, el("div", { class: "row" }, title, state), actions),
-    Object.values(parts), el("p", {}, el("a", { href: `#/pipelines/${encodeURIComponent(name)}/yaml` }, "Settings (YAML)"))));
+    outage, Object.values(parts), el("p", {}, el("a", { href: `#/pipelines/${encodeURIComponent(name)}/yaml` }, "Settings (YAML)"))));
 
   const act = async (button, what, work) => {
     button.disabled = true;
@@ -67,12 +69,12 @@ export async function detail(main, alive, name) {
   const drawHead = (pipeline) => {
     state.replaceChildren(badge(pipeline));
     const problems = [];
-    if (pipeline.position.error) problems.push(problem("The pipeline cannot run", pipeline.position.error));
+    if (pipeline.position.error && !pipeline.position.unavailable) problems.push(problem("The pipeline cannot run", pipeline.position.error));
     if (pipeline.last_error) {
       problems.push(problem(failureOf(pipeline.last_error), pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
     }
-    for (const each of pipeline.position.parked || []) {
+    for (const each of (pipeline.position.last_known || pipeline.position).parked || []) {
       problems.push(problem(`Table ${each.table} is parked`, `Its changes from ${each.at} on are not published since ${ago(new Date(each.since_ms).toISOString())}${each.reason ? `: ${each.reason}` : "."}`,
         unparkButton(each.table)));
     }
@@ -114,8 +116,8 @@ export async function detail(main, alive, name) {
       return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing published yet")];
     });
     parts.topics.replaceChildren(el("h2", {}, "Topics and commit log"),
-      pipeline.topics_error ? problem("The tables cannot be read", pipeline.topics_error) : "",
-      rows.length ? table("Topics", ["Table", "Topic", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
+      pipeline.topics_error && !pipeline.stale ? problem("The tables cannot be read", pipeline.topics_error) : "",
+      pipeline.topics_error ? (pipeline.stale ? unknown() : "") : rows.length ? table("Topics", ["Table", "Topic", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
   const drawTables = (tables) => {
@@ -204,8 +206,10 @@ export async function detail(main, alive, name) {
   };
 
   const refresh = async () => {
+    const servers = new Outage();
     const pipeline = await get(path);
     if (!alive()) return;
+    servers.add(pipeline.stale);
     const first = !seen.pipeline;
     looks += 1;
     drawHead(pipeline);
@@ -214,11 +218,14 @@ export async function detail(main, alive, name) {
     const quietly = async (what, part, draw) => {
       try {
         const found = await get(`${path}/${what}`);
+        servers.add(found.stale);
+        readAt[what] = found.stale ? found.stale.read_at_ms : Date.now();
         const text = JSON.stringify(found);
         if (alive() && (seen[what] !== text || what === "commit-log")) draw(found);
         seen[what] = text;
       } catch (error) {
-        if (alive() && !seen[what]) part.replaceChildren(problem(`The ${what} cannot be read`, error.message));
+        if (error.status === 503) servers.addRefusal(error, readAt[what]);
+        if (alive() && !seen[what]) part.replaceChildren(...(error.status === 503 ? [el("h2", {}, part.getAttribute("aria-label")), unknown()] : [problem(`The ${what} cannot be read`, error.message)]));
       }
     };
     await Promise.all([
@@ -231,6 +238,7 @@ export async function detail(main, alive, name) {
       quietly("verifications", parts.verifications, drawVerifications),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
     ]);
+    if (alive()) servers.draw(outage);
   };
 
   for (const part of [parts.windows, parts.topics, parts.tables, parts.schema, parts.snapshots, parts.backfills, parts.verifications, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
@@ -288,6 +296,8 @@ export async function yaml(main, alive, name) {
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: isNew ? "#/" : `#/pipelines/${encodeURIComponent(name)}` }, isNew ? "All pipelines" : name)),
     el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
 }
+
+const unknown = () => el("p", { class: "empty" }, "Not known while a server does not answer.");
 
 const failureOf = ({ task_id: task, attempt, attempts, retried }) => retried
   ? `Attempt ${attempt} of ${attempts} of task ${task} failed; Airflow tries again`

@@ -49,7 +49,7 @@ def test_pipeline_is_saved_and_its_source_read_after_the_slot_of_writes(
         held.append(slots._writes._held.total())
         raise SourceUnavailableError("db1:3306 cannot be reached")
 
-    monkeypatch.setattr(position, "read_topics", read)
+    monkeypatch.setattr(position, "topics", read)
     answer = asyncio.run(pipelines.create_pipeline(PipelineBody(yaml=YAML), SimpleNamespace(), Response()))
     assert (tmp_path / "shop.yaml").read_text() == YAML
     (warning,) = answer["warnings"]

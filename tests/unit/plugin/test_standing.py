@@ -46,6 +46,7 @@ def lag_of(lag_seconds: float | None) -> dict[str, Any]:
         (dag(), {"state": "current"}, "up to date"),
         (dag(), {"state": "new"}, "new"),
         (dag(), {"state": "error"}, "error"),
+        (dag(), {"state": "error", "unavailable": "SourceUnavailableError"}, "no answer"),
         (dag(), None, "…"),
         (dag(running=["two"]), lag_of(600), "running"),
         (dag(paused=True), lag_of(600), "paused"),
