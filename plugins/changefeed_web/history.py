@@ -3,6 +3,7 @@
 While a server does not answer, the answers have the last known values, and ``stale`` says why and since when.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -11,9 +12,10 @@ from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
+from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, require_permission
-from changefeed_web.dag_state import runs, runs_at
+from changefeed_web.dag_state import dag_state, runs, runs_at
 from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
 
@@ -107,9 +109,32 @@ def snapshots(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
 
 @router.get("/pipelines/{name}/verifications", dependencies=[Depends(slots.look)])
 def verifications(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
-    """The last report for the source and for each follower, and the last runs of the verify DAG, latest first."""
+    """The last report for the source and for each follower, and the last runs of the verify DAG, latest first.
+
+    ``waiting`` is a run that needs changes which the pipeline will not publish by itself: its ``run_id``, the
+    ``wait_seconds`` of its request, and whether somebody has to ``resume`` the pipeline or ``run`` it (``for``).
+    """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True, dag_id=verify_dag_id(name))
-    stale = Staleness()
-    reports = position.reports(pipeline_of(name), stale)
-    return {"reports": reports, "runs": runs(verify_dag_id(name), limit), "stale": stale.to_json()}
+    stale, pipeline = Staleness(), pipeline_of(name)
+    last = runs(verify_dag_id(name), limit)
+    waiting = waiting_verification(last, dag_state(ingest_dag_id(name)), position.position(pipeline, stale))
+    reports = position.reports(pipeline, stale)
+    return {"reports": reports, "runs": last, "waiting": waiting, "stale": stale.to_json()}
+
+
+def waiting_verification(
+    runs: Sequence[Mapping[str, Any]], ingest: Mapping[str, Any], at: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The verification that waits until somebody resumes or runs the pipeline; None if there is none.
+
+    ``runs`` are those of the verify DAG, ``ingest`` is the state of the ingest DAG, ``at`` the pipeline's position.
+    """
+    started = next((run for run in runs if run["state"] == "running"), None)
+    if started is None or at["state"] != "behind":
+        return None
+    is_under_way = set(ingest["running"]) > set(ingest["held"])
+    if not ingest["paused"] and (is_under_way or ingest["next_run"] is not None):
+        return None
+    seconds = started["conf"].get("wait_seconds", WAIT_SECONDS)
+    return {"run_id": started["run_id"], "wait_seconds": seconds, "for": "resume" if ingest["paused"] else "run"}

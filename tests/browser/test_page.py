@@ -221,8 +221,11 @@ def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
 
 
 @pytest.mark.extended
-def test_verification_is_started_from_the_form(page: Page) -> None:
+def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits_for(page: Page) -> None:
     page.open("pipelines/page")
+    page.click(".actions button", "Pause")
+    page.find("header .badge", "paused")
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (2)")
     page.click("button", "Verify")
     assert page.find("dialog select").text.split("\n") == ["the source", "follower page_copy"]
     page.shot("verify")
@@ -233,7 +236,12 @@ def test_verification_is_started_from_the_form(page: Page) -> None:
     page.fill("sample_percent", "100")
     page.click("dialog button", "Start the verification")
     page.find("#toasts", "started")
-    page.site.run("changefeed_ingest__page")
+    page.find("section[aria-label=Verifications] .notice", "the pipeline is paused. It waits for at most 15 min")
+    page.shot("verification-waits")
+    assert page.faults() == []
+    page.click("section[aria-label=Verifications] .notice button", "Resume")
+    page.find("section[aria-label=Verifications] .notice", "no run of the pipeline is planned")
+    page.click("section[aria-label=Verifications] .notice button", "Run now")
     row = page.find("section[aria-label=Verifications] table", "equal").text
     assert "source" in row
     page.shot("verified")

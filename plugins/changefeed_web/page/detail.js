@@ -2,7 +2,7 @@
 
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { ago, bytes, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
+import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
 import { badge, facts, Outage } from "./state.js";
 
@@ -182,7 +182,12 @@ export async function detail(main, alive, name) {
       : el("p", { class: "empty" }, "None yet. A backfill publishes a range of the binlog again, concurrently with the windows."));
   };
 
-  const drawVerifications = ({ reports, runs }) => {
+  const waitingFor = ({ run_id: run, wait_seconds: seconds, for: what }) => {
+    const button = el("button", { onclick: () => act(button, () => (what === "run" ? "Run started" : "Resumed"), () => post(`${path}/${what}`, what === "run" ? {} : undefined)) }, what === "run" ? "Run now" : "Resume");
+    return el("p", { class: "notice" }, `Verification ${run} needs changes that the pipeline has not published yet, and ${what === "run" ? "no run of the pipeline is planned" : "the pipeline is paused"}. It waits for at most ${duration(seconds)}. `, button);
+  };
+
+  const drawVerifications = ({ reports, runs, waiting }) => {
     const colours = { equal: "badge good", differs: "badge bad", incomplete: "badge warn" };
     const tables = (report) => report.tables.filter((one) => one.outcome !== "equal").map((one) => {
       const what = [...Object.entries({ ...one.kinds, ...one.faults }).filter(([kind]) => kind !== "equal").map(([kind, count]) => `${number(count)} ${kind}`),
@@ -192,6 +197,7 @@ export async function detail(main, alive, name) {
     const [last] = runs;
     parts.verifications.replaceChildren(el("h2", {}, "Verifications"),
       last ? el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), ` ${ago(last.run_after)}`) : "",
+      waiting ? waitingFor(waiting) : "",
       reports.length ? table("Verifications", ["Result", "Server", "When", "~Range", "#Rows equal", "#Differing", "~Differences"], reports.map((one) => [
         el("span", { class: colours[one.outcome] }, one.outcome), one.follower ? ["follower ", el("code", {}, one.follower)] : "source", ago(new Date(one.finished_at_ms).toISOString()),
         el("code", {}, `${one.low} → ${one.high}`), number(one.compared), number(one.differing), tables(one).join("; ")]))
