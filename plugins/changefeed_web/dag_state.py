@@ -13,7 +13,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import selectinload
 
-from changefeed.airflow.ingest_dag import ACTIVE_STATES
+from changefeed.airflow.ingest_dag import ACTIVE_STATES, INGEST_TASK
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:
@@ -59,6 +59,30 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
             select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
         )
         return [{**_run(run), "href": f"/dags/{dag_id}/runs/{run.run_id}", "conf": run.conf or {}} for run in latest]
+
+
+def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
+    """By run, a sentence on how far its tasks are, or how they ended."""
+    with create_session() as session:
+        tasks = session.execute(
+            select(TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state, TaskInstance.try_number)
+            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id.in_(run_ids))
+            .order_by(TaskInstance.start_date)
+        ).all()
+    return {
+        run_id: _outcome({task: (str(state), attempt) for of, task, state, attempt in tasks if of == run_id})
+        for run_id in run_ids
+    }
+
+
+def _outcome(tasks: dict[str, tuple[str, int]]) -> str:
+    for task, (state, attempt) in tasks.items():
+        if state in ("failed", "up_for_retry", *ACTIVE_STATES):
+            which = f", attempt {attempt}" if attempt > 1 else ""
+            words = {"failed": "failed in", "up_for_retry": "waits for a retry of"}
+            return f"{words.get(state, 'is at')} task {task}{which}"
+    ingest, _ = tasks.get(INGEST_TASK, ("None", 0))
+    return {"success": "published", "skipped": "nothing new"}.get(ingest, "not started")
 
 
 def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:

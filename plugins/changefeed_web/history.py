@@ -15,11 +15,14 @@ from changefeed.airflow.verify_dag import verify_dag_id
 from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, require_permission
-from changefeed_web.dag_state import dag_state, runs, runs_at
+from changefeed_web.dag_state import dag_state, outcomes, runs, runs_at
 from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
 
 router = APIRouter(tags=["history"])
+
+MANIFESTS = 500
+"""Windows of which the runs are shown. A run may freeze many."""
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Number of entries, the latest first; 1 to 100.")]
 
@@ -36,6 +39,29 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
     shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
     return {"windows": shown, "stale": stale.to_json()}
+
+
+@router.get("/pipelines/{name}/runs", dependencies=[Depends(slots.look)])
+def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
+    """The last runs of the ingest DAG, latest first, failed and empty ones too.
+
+    ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of the windows that it froze, as far
+    as they are sealed, and ``rows`` their rows.
+    """
+    require_permission(user, "GET", name)
+    require_permission(user, "GET", name, run=True)
+    pipeline, dag_id, stale = pipeline_of(name), ingest_dag_id(name), Staleness()
+    latest = runs(dag_id, limit)
+    manifests = position.manifests(pipeline, MANIFESTS, stale)
+    froze = runs_at(dag_id, [manifest["window"]["frozen_at_ms"] for manifest in manifests])
+    said = outcomes(dag_id, [run["run_id"] for run in latest])
+    shown = []
+    for run in latest:
+        own = [each for each, by in zip(manifests, froze, strict=True) if by and by["run_id"] == run["run_id"]]
+        rows = sum(count for manifest in own for ops in manifest["rows"].values() for count in ops.values())
+        numbers = sorted(manifest["window"]["number"] for manifest in own)
+        shown.append({**run, "outcome": said[run["run_id"]], "windows": numbers, "rows": rows})
+    return {"runs": shown, "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/seeks", dependencies=[Depends(slots.look)])

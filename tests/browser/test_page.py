@@ -222,7 +222,7 @@ def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
 
 @pytest.mark.extended
 def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits_for(page: Page) -> None:
-    page.open("pipelines/page")
+    page.open("pipelines/page/history")
     page.click(".actions button", "Pause")
     page.find("header .badge", "paused")
     page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (2)")
@@ -250,7 +250,7 @@ def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits
 @pytest.mark.extended
 def test_backfill_is_started_from_the_form_and_finishes(page: Page) -> None:
     file = position(page)["checkpoint"].partition(":")[0]
-    page.open("pipelines/page")
+    page.open("pipelines/page/history")
     page.click("button", "Backfill")
     page.fill("from_file", "binlog.000999")
     page.click("dialog button", "Show the plan")
@@ -292,7 +292,7 @@ def test_paused_pipeline_shows_its_held_run_until_resumed(page: Page) -> None:
 @pytest.mark.extended
 def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> None:
     before = position(page)["checkpoint"]
-    page.open("pipelines/page")
+    page.open("pipelines/page/history")
     page.click("button", "Seek")
     assert [one.text for one in page.browser.find_elements(By.CSS_SELECTOR, "dialog .required")] == ["required"] * 2
     page.click("dialog button", "Show what happens")
@@ -436,11 +436,17 @@ VIEWS: dict[str, Callable[[Page], object]] = {
     "": lambda page: page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days"),
     "pipelines/page": lambda page: (
         page.find("section[aria-label=Windows] svg"),
+        page.find(".tabbar a[aria-current]", "Overview"),
+    ),
+    "pipelines/page/tables": lambda page: (
+        page.find("section[aria-label=Topics]", "page.orders"),
         page.find("section[aria-label=Schemas]", "name varchar utf8mb4_0900_ai_ci"),
         page.click("details[data-table='page.customers'] summary"),
         page.find("details[data-table='page.customers']", '"name":"text"'),
     ),
-    "pipelines/page/yaml": lambda page: page.find("textarea"),
+    "pipelines/page/runs": lambda page: page.find("section[aria-label=Runs] tr", "published"),
+    "pipelines/page/history": lambda page: page.find("section[aria-label=Snapshots]", "None yet"),
+    "pipelines/page/settings": lambda page: page.find("textarea"),
     "new": lambda page: page.find("textarea"),
     "pipelines/nosuch": lambda page: page.find("main", "Not found"),
 }
@@ -467,8 +473,10 @@ def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> 
     width(page, 1280)
     page.open("pipelines/page")
     page.find("section[aria-label=Windows] svg")
-    page.find("section[aria-label='Topics and commit log'], section[aria-label=Topics]", "page.orders")
     lag = page.find(".facts dd").text
+    page.open("pipelines/page/tables")
+    page.find("section[aria-label=Topics]", "page.orders")
+    page.find("section[aria-label=Tables]", "page.customers")
     move_source(page.site, 1)
     try:
         page.find(".problem", "A server does not answer")
@@ -476,8 +484,6 @@ def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> 
         banner = page.find(".problem", "What is shown are the last known values, read").text
         assert "127.0.0.1:1 cannot be reached" in banner
         page.find("header .badge", "no answer")
-        page.find("section[aria-label=Topics]", "page.orders")
-        page.find("section[aria-label=Tables]", "page.customers")
         page.find("section[aria-label=Windows] svg")
         text = page.find("main").text
         assert len(page.browser.find_elements(By.CSS_SELECTOR, ".problem")) == 1
@@ -485,6 +491,9 @@ def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> 
         assert page.find(".facts dd").text.split("\n")[0] == lag.split("\n")[0] != "–"
         page.shot("source-absent")
         assert page.faults() == []
+        page.open("pipelines/page/tables")
+        page.find("section[aria-label=Topics]", "page.orders")
+        page.find("section[aria-label=Tables]", "page.customers")
         page.open()
         assert page.find(".problem", "A server does not answer").text.count("cannot be reached") == 1
         page.find("article[data-pipeline=page]", "Last known, read")

@@ -10,12 +10,30 @@ const EVERY_MS = 5000;
 const TABLES_EACH = 12; // refreshes between two reads of all tables' columns from the source
 const PADDING = 34; // padding and border of a card in pixels
 
-export async function detail(main, alive, name) {
+// The tabs of a pipeline, and which parts each shows.
+const TABS = {
+  overview: ["head", "windows"],
+  tables: ["tables", "schema", "topics"],
+  runs: ["runs"],
+  history: ["snapshots", "backfills", "verifications", "seeks"],
+  settings: [],
+};
+
+const tabBar = (name, chosen) => el("nav", { class: "row tabbar", "aria-label": "Views of the pipeline" },
+  Object.keys(TABS).map((tab) => el("a", { href: `#/pipelines/${encodeURIComponent(name)}${tab === "overview" ? "" : `/${tab}`}`, "aria-current": tab === chosen ? "page" : null }, tab[0].toUpperCase() + tab.slice(1))));
+
+export async function detail(main, alive, name, tab) {
+  const shownParts = TABS[tab];
+  if (!shownParts) {
+    main.replaceChildren(notThere(name, tab));
+    return;
+  }
   const path = `pipelines/${encodeURIComponent(name)}`;
   const outage = el("div", {});
   const parts = {
     head: el("div", { class: "stack" }, loading("the pipeline")),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
+    runs: el("section", { class: "card", "aria-label": "Runs" }),
     topics: el("section", { class: "card", "aria-label": "Topics" }),
     tables: el("section", { class: "card", "aria-label": "Tables" }),
     schema: el("section", { class: "card", "aria-label": "Schemas" }),
@@ -35,7 +53,7 @@ export async function detail(main, alive, name) {
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
     el("header", { class: "row between" }, el("div", { class: "row" }, title, state), actions),
-    outage, Object.values(parts), el("p", {}, el("a", { href: `#/pipelines/${encodeURIComponent(name)}/yaml` }, "Settings (YAML)"))));
+    tabBar(name, tab), outage, shownParts.map((part) => parts[part])));
 
   const act = async (button, what, work) => {
     button.disabled = true;
@@ -105,6 +123,15 @@ export async function detail(main, alive, name) {
     };
     redraw = draw;
     draw();
+  };
+  const drawRuns = (runs) => {
+    const seconds = (run) => (run.start && run.end ? (new Date(run.end) - new Date(run.start)) / 1000 : null);
+    parts.runs.replaceChildren(el("h2", {}, "Runs"), runs.length
+      ? table("Runs", ["Due", "State", "Outcome", "#Rows", "Windows", "#Duration"], runs.map((run) => [
+        el("a", { href: airflow(run.href), target: "_top", title: run.run_id }, when(new Date(run.run_after).getTime())),
+        el("span", { class: `badge ${{ success: "good", failed: "bad" }[run.state] || ""}` }, run.state), run.outcome, run.rows ? number(run.rows) : "",
+        numbers(run.windows), duration(seconds(run))]))
+      : el("p", { class: "empty" }, "None yet. A run publishes the changes since the last one."));
   };
   const onResize = () => (alive() ? redraw() : removeEventListener("resize", onResize));
   addEventListener("resize", onResize);
@@ -222,6 +249,7 @@ export async function detail(main, alive, name) {
     if (first || seen.pipeline.dag.paused !== pipeline.dag.paused) drawActions(pipeline);
     seen = { ...seen, pipeline };
     const quietly = async (what, part, draw) => {
+      if (!part.isConnected) return; // in another tab
       try {
         const found = await get(`${path}/${what}`);
         servers.add(found.stale);
@@ -239,6 +267,7 @@ export async function detail(main, alive, name) {
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
       first || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
+      quietly("runs", parts.runs, (found) => drawRuns(found.runs)),
       quietly("snapshots", parts.snapshots, drawSnapshots),
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
       quietly("verifications", parts.verifications, drawVerifications),
@@ -247,7 +276,7 @@ export async function detail(main, alive, name) {
     if (alive()) servers.draw(outage);
   };
 
-  for (const part of [parts.windows, parts.topics, parts.tables, parts.schema, parts.snapshots, parts.backfills, parts.verifications, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
+  for (const part of shownParts.filter((each) => each !== "head").map((each) => parts[each])) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
   await refresh();
   await every(EVERY_MS, alive, async () => {
     if (!document.querySelector("dialog[open]")) await refresh().catch(() => {});
@@ -281,7 +310,7 @@ export async function yaml(main, alive, name) {
       toast(isNew ? `Pipeline ${done.value.name} created` : "Saved");
       if (isNew) {
         saved = { name: done.value.name, warnings: done.value.warnings };
-        location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}${saved.warnings.length ? "/yaml" : ""}`;
+        location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}${saved.warnings.length ? "/settings" : ""}`;
       }
     } catch (error) {
       message.replaceChildren(problem(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error.message));
@@ -299,9 +328,12 @@ export async function yaml(main, alive, name) {
     }
   } }, "Delete");
   main.replaceChildren(el("div", { class: "stack" },
-    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: isNew ? "#/" : `#/pipelines/${encodeURIComponent(name)}` }, isNew ? "All pipelines" : name)),
-    el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
+    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
+    el("h1", {}, isNew ? "New pipeline" : name), isNew ? null : tabBar(name, "settings"), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
 }
+
+// The numbers of windows, as `3` or `3 to 7`.
+const numbers = (windows) => !windows.length ? "" : windows.length === 1 ? `#${windows[0]}` : `#${windows[0]} to #${windows.at(-1)}`;
 
 const unknown = () => el("p", { class: "empty" }, "Not known while a server does not answer.");
 
@@ -329,4 +361,4 @@ schedule: "*/5 * * * *"
 ` };
 }
 
-export const notThere = (name) => hollow("h1", "Not found", `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));
+export const notThere = (name, tab = null) => hollow("h1", "Not found", tab ? `There is no view ${tab} of a pipeline.` : `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

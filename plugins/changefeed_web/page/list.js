@@ -14,6 +14,7 @@ export async function list(main, alive) {
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines" });
   const cards = el("div", { class: "cards" });
   const outage = el("div", {});
+  const summary = el("p", { class: "soft", role: "status" });
   const nothing = empty("Nothing found", "No pipeline has these words in its name, source, owner, tags or tables.");
   nothing.hidden = true;
   const places = found.pipelines.map((pipeline) => ({ pipeline, card: card(pipeline) }));
@@ -30,7 +31,7 @@ export async function list(main, alive) {
   const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is invalid`, text));
   const none = empty("No pipelines yet", "A pipeline is a YAML file that names a MySQL source, a Kafka cluster and a set of tables.",
     el("p", {}, el("a", { href: "#/new" }, "Create the first pipeline")));
-  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), outage, refused, places.length ? cards : refused.length ? null : none, nothing,
+  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), places.length > 1 ? summary : null, outage, refused, places.length ? cards : refused.length ? null : none, nothing,
     el("p", {}, el("a", { href: "docs" }, "REST API"))));
   const look = async (queue) => {
     while (queue.length && alive()) {
@@ -51,10 +52,24 @@ export async function list(main, alive) {
     await Promise.all([look(queue), look(queue), look(queue), look(queue)]);
     const servers = new Outage();
     for (const { pipeline } of places) servers.add(pipeline.stale, pipeline.name);
-    if (alive()) servers.draw(outage);
+    if (!alive()) return;
+    servers.draw(outage);
+    const text = summaryOf(places.map(({ pipeline }) => pipeline.standing.text));
+    if (summary.textContent !== text) summary.textContent = text; // else it would be announced again
   };
   await lookAt([...places]);
+  if (alive()) cards.append(...places.sort(worstFirst).map((place) => place.card));
   await every(EVERY_MS, alive, () => lookAt(places.filter((place) => isSeen(place.card))));
+}
+
+const ORDER = ["bad", "warn", "", "good"];
+const worstFirst = (a, b) => ORDER.indexOf(a.pipeline.standing.kind) - ORDER.indexOf(b.pipeline.standing.kind) || a.pipeline.name.localeCompare(b.pipeline.name);
+
+// How many pipelines are in each state, as in `1 failed, 3 up to date`.
+function summaryOf(states) {
+  const counts = new Map();
+  for (const state of states.sort()) counts.set(state, (counts.get(state) || 0) + 1);
+  return [...counts].map(([state, count]) => `${count} ${state}`).join(", ");
 }
 
 function isSeen(card) {

@@ -1,4 +1,5 @@
-// Shows the view of the address: #/ all pipelines, #/pipelines/NAME one, #/pipelines/NAME/yaml its settings, #/new a new one.
+// Shows the view of the address: #/ all pipelines, #/pipelines/NAME one, with the tab TAB by #/pipelines/NAME/TAB,
+// #/new a new one.
 
 import { detail, notThere, yaml } from "./detail.js";
 import { el, problem, shown as shownText } from "./dom.js";
@@ -24,7 +25,7 @@ async function show() {
   document.querySelectorAll("dialog").forEach((one) => one.close());
   document.title = name ? `${shownText(name)} · Changefeed` : "Changefeed";
   try {
-    if (kind === "pipelines" && name) await (part === "yaml" ? yaml(main, alive, name) : detail(main, alive, name));
+    if (kind === "pipelines" && name) await (part === "settings" ? yaml(main, alive, name) : detail(main, alive, name, part || "overview"));
     else if (kind === "new") await yaml(main, alive, null);
     else await list(main, alive);
   } catch (error) {
