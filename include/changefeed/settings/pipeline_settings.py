@@ -269,10 +269,11 @@ class SparkSettings(Section):
     """Spark master of runs without Airflow."""
     deploy_mode: Literal["client", "cluster"] | None = None
     """Where the driver of Airflow's tasks runs: `client`, on the Airflow worker; `cluster`, on a machine of a YARN
-    cluster. Empty: where `deploy-mode` in the extra of the Spark connection says, by default `client`."""
+    cluster or in a pod of its own on Kubernetes. Empty: where `deploy-mode` in the extra of the Spark connection says,
+    by default `client`."""
     deferrable: bool = False
-    """With `deploy_mode: cluster`: while the driver works, Airflow's triggerer waits for its end, and the task holds no
-    worker slot. Its pool counts it only if the pool has *Include deferred*."""
+    """With `deploy_mode: cluster` on YARN: while the driver works, Airflow's triggerer waits for its end, and the task
+    holds no worker slot. Its pool counts it only if the pool has *Include deferred*."""
     connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
     """URL of a running Spark Connect server (`sc://host:15002`), which is used instead of spark-submit and of `master`.
     Its workers need the package `changefeed`. The URL may hold a token."""
