@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # what reads statements and payloads is imported at the first
 
 _STATEMENTS = frozenset({EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY})
 _EVENTS_BETWEEN_CLOCKS = 64
+_LARGEST_STATEMENT = 1 << 16
+"""Statements of more bytes are not parsed, and count as own changes: parsing them would take seconds."""
 
 Events = Callable[[str, int, int], Iterable[bytes]]
 """(file, start, end) -> the events in this range, after the FORMAT_DESCRIPTION. May end before a very large event."""
@@ -106,6 +108,8 @@ class _Search:
                     break
                 if self._has_change(kind, event[HEADER_SIZE : len(event) - checksum]):
                     return OwnChange(True, self._seconds or seconds, self._reached)
+                if self._bytes_left < 0:  # a payload was unpacked in part
+                    break
                 position += size
         except DamagedEvent as damage:
             raise BinlogFormatError(f"binlog {start.file}:{position}: {damage}") from damage
@@ -137,6 +141,8 @@ class _Search:
         """Whether a statement may change own tables; also if its text does not show the tables."""
         if kind == EventType.QUERY and _text_of_query(body) in (b"BEGIN", b"COMMIT"):
             return False
+        if len(body) > _LARGEST_STATEMENT:
+            return True
         from changefeed.binlog.events.query_event import Query
 
         query = Query.parse(
