@@ -12,7 +12,7 @@ from typing import Any
 
 from changefeed.binlog.search.finder import Finder
 from changefeed.binlog.search.own_changes import OwnTables, find_own_change
-from changefeed.errors import ChangefeedError
+from changefeed.errors import BinlogGoneError, ChangefeedError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.window import bytes_between
@@ -91,11 +91,12 @@ def _own_lag(
 ) -> tuple[float, bool | None, int]:
     """``lag_seconds``, ``own_changes`` and ``searched_bytes`` of `Retention`."""
     head = binlogs.end().coordinates
-    if head == checkpoint:
-        return 0.0, False, 0
+    start = _start(pipeline, session, checkpoint)
+    if head in (checkpoint, start):
+        return 0.0, False, bytes_between(binlogs.files(), checkpoint, head)
     tables = OwnTables(pipeline.tables.matches, pipeline.tables.names_database, server_of(session))
     found = find_own_change(
-        _ranges(binlogs, _start(pipeline, session, checkpoint)),
+        _ranges(binlogs, start),
         binlogs.small_events,
         tables,
         most_bytes=SEARCHED_BYTES,
@@ -118,8 +119,10 @@ def _key(pipeline: Pipeline, session: Session, checkpoint: BinlogCoordinates) ->
 
 
 def _ranges(binlogs: ServerBinlogs, start: BinlogCoordinates) -> list[tuple[BinlogCoordinates, int]]:
-    """Start and end position of each file from ``start`` to the head."""
+    """Start and end position of each file from ``start`` to the head. Raises BinlogGoneError if its file is gone."""
     head = binlogs.end().coordinates
+    if start.file not in {file.name for file in binlogs.files()}:
+        raise BinlogGoneError(f"binlog file {start.file!r}, which has the checkpoint's changes, is no longer there")
     ranges = []
     for file in binlogs.files():
         if file.number >= start.number:
