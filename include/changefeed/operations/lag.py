@@ -24,7 +24,7 @@ from changefeed.source.mysql.session import Session, server_of
 from changefeed.source.mysql.source import BinlogExpiry, binlog_expiry
 from changefeed.source.mysql.source import server_uuid as source_uuid
 
-SEARCHED_BYTES, SEARCHED_CPU_SECONDS = 16 << 20, 0.4
+SEARCHED_BYTES, SEARCHED_CPU_SECONDS = 16 << 20, 0.3
 """Limits of the search for the oldest own change, which a status and each plan do."""
 
 _passed: dict[str, tuple[tuple[object, ...], BinlogCoordinates]] = {}
