@@ -30,6 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from changefeed.ddl.changes import (
     AlterTable,
+    CreateSequence,
     CreateTable,
     CreateTableLike,
     RenameTables,
@@ -163,7 +164,7 @@ def _renamed(change: SchemaChange | None) -> list[tuple[TableName, TableName]]:
 
 def _is_creation(change: SchemaChange | None, sql: str) -> bool:
     is_unread = isinstance(change, UnreadChange) and sql.lstrip()[:6].upper() == "CREATE"
-    return is_unread or isinstance(change, CreateTable | CreateTableLike)
+    return is_unread or isinstance(change, CreateTable | CreateTableLike | CreateSequence)
 
 
 def _now_ms() -> int:

@@ -138,7 +138,7 @@ def next_of_new_tables(
         last = max(last, int(run.removeprefix("new_")))
         is_same = all(rules.get(name) == digest for name, digest in record.rules.items())
         if not record.finished and is_same and any(table.name in missing for table in record.tables):
-            return AutomaticSnapshot(run, SnapshotRequest.of(dict(record.request)))
+            return AutomaticSnapshot(run, SnapshotRequest.of({**record.request, "pipeline": pipeline.name}))
     if not missing:
         return None
     tables = [_pattern_of(name) for name in sorted(missing)[:MOST]]
