@@ -53,10 +53,16 @@ def dag_state(dag_id: str) -> dict[str, Any]:
 
 
 def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
-    """The last runs of a DAG, latest first, with their conf."""
+    """The last runs of a DAG, latest first, with their conf, without those that found nothing to do."""
+    idle = select(TaskInstance.run_id).where(
+        TaskInstance.dag_id == dag_id, TaskInstance.task_id == "plan", TaskInstance.state == "skipped"
+    )
     with create_session() as session:
         latest = session.scalars(
-            select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
+            select(DagRun)
+            .where(DagRun.dag_id == dag_id, DagRun.run_id.not_in(idle))
+            .order_by(DagRun.run_after.desc())
+            .limit(limit)
         )
         return [{**_run(run), "href": f"/dags/{dag_id}/runs/{run.run_id}", "conf": run.conf or {}} for run in latest]
 

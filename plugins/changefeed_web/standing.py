@@ -31,6 +31,8 @@ def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime
         return _word("…")
     if position["state"] != "behind":
         return _word("up to date", "good") if position["state"] == "current" else _word(position["state"])
+    if position.get("own_changes") is False and dag["next_run"] is None:
+        return _word("up to date", "good")
     if not _is_newer_than_last_run(dag["last_run"], position, now):
         return _word("behind", "warn")
     if dag["next_run"] is None:

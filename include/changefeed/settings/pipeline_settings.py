@@ -100,6 +100,14 @@ class TableSettings(Section):
         return any(names_database(pattern, database) for pattern in self.include)
 
 
+class AutomaticSnapshotSettings(Section):
+    """Snapshots that the pipeline takes by itself; the first one is `start: snapshot`."""
+
+    new_tables: bool = False
+    """`true`: a table that existed before the patterns in `tables` matched it gets a snapshot by itself. Tables that
+    match when the setting is added get none."""
+
+
 class CheckpointSettings(Section):
     """Where the checkpoint is stored."""
 
@@ -458,6 +466,7 @@ class PipelineSettings(Section):
     start: str = "earliest"
     """Start of the first window: `earliest`, `latest`, `FILE:POSITION`, or `snapshot` (as `latest`, and a snapshot
     publishes the existing rows of all tables, once)."""
+    snapshot: AutomaticSnapshotSettings = AutomaticSnapshotSettings()
     reader: Literal["kernel", "reference"] = "kernel"
     """Decoder: the kernel, or mysql-replication, which is slow, supports fewer types, and is for comparisons."""
     schedule: Annotated[str, Field(max_length=500)] | None = "*/5 * * * *"

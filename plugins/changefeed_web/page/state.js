@@ -12,7 +12,7 @@ export function facts(pipeline, long = false) {
   const headroom = at.retention_unlimited ? "unlimited" : at.retention_headroom_seconds == null ? "–" : duration(at.retention_headroom_seconds);
   const fact = (name, value, small, kind, wide) => el("div", { class: wide }, el("dt", {}, name), el("dd", { class: kind }, value, small ? el("small", {}, small) : null));
   return el("dl", { class: "facts" },
-    fact("Lag", bytes(at.lag_bytes), at.lag_seconds ? `${duration(at.lag_seconds)} old` : null),
+    fact("Lag", bytes(at.lag_bytes), at.lag_seconds ? `${duration(at.lag_seconds)} old` : at.lag_bytes && at.own_changes === false ? "no change of its tables" : null),
     fact("Retention headroom", headroom, low ? `below ${pipeline.alerts.headroom_hours} h` : null, low ? "warn" : null),
     fact("Checkpoint", coordinates(at.checkpoint), at.committed_at_ms ? ago(new Date(at.committed_at_ms).toISOString()) : null, null, "coordinates"),
     long ? fact("Head", coordinates(at.head), null, null, "coordinates") : null,

@@ -40,6 +40,7 @@ def lag_of(lag_seconds: float | None) -> dict[str, Any]:
         (dag(next_run=moment(-30)), lag_of(60), "on schedule"),
         (dag(next_run=moment(-300)), lag_of(60), "run is late"),
         (dag(next_run=None), lag_of(60), "waits for a run"),
+        (dag(next_run=None), {**lag_of(0), "own_changes": False}, "up to date"),
         (dag(), lag_of(600), "behind"),
         (dag(), lag_of(None), "behind"),
         (dag(last_run=None), lag_of(60), "behind"),
