@@ -4,7 +4,7 @@ import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
-import { badge, facts, Outage } from "./state.js";
+import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 5000;
 const TABLES_EACH = 12; // refreshes between two reads of all tables' columns from the source
@@ -70,6 +70,11 @@ export async function detail(main, alive, name) {
     state.replaceChildren(badge(pipeline));
     const problems = [];
     if (pipeline.position.error && !pipeline.position.unavailable) problems.push(problem("The pipeline cannot run", pipeline.position.error));
+    const { missing } = pipeline.dag;
+    if (missing) {
+      problems.push(missing.overdue ? notLoaded(missing)
+        : el("p", { class: "notice" }, `Airflow has not loaded the pipeline's DAGs yet. ${missing.text}`));
+    }
     if (pipeline.last_error) {
       problems.push(problem(failureOf(pipeline.last_error), pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));

@@ -61,6 +61,10 @@ export class Outage {
   }
 }
 
+// A pipeline whose DAGs Airflow should have loaded.
+export const notLoaded = ({ since, text }) =>
+  problem("Airflow has not loaded the pipeline's DAGs", `${since ? `Not loaded for ${duration((Date.now() - new Date(since)) / 1000)}. ` : ""}${text}`);
+
 function nextRun({ next_run: next, running }) {
   if (!next) return null;
   if (new Date(next) > Date.now()) return `next ${ago(next)}`;
