@@ -64,8 +64,8 @@ def _advice(processor: DagProcessor, *, overdue: bool) -> str:
         )
     return (
         f"The DAG processor runs and reads its files every {processor.interval_seconds} seconds, without this "
-        "pipeline. Check that changefeed's dags/pipelines.py is in its DAGs folder, that CHANGEFEED_PIPELINES is the same folder "
-        "for it as for the API server, and that its user may read the pipeline's file."
+        "pipeline. Check that changefeed's dags/pipelines.py is in its DAGs folder, that CHANGEFEED_PIPELINES is the "
+        "same folder for it as for the API server, and that its user may read the pipeline's file."
     )
 
 

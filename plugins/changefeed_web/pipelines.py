@@ -249,7 +249,7 @@ async def _file_answer(text: PipelineText, user: Any, response: Response) -> dic
     return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name), "warnings": warnings}
 
 
-_NOT_CHECKED = "whether the source has tables that match the patterns of `tables` was not checked: {}"
+_NOT_CHECKED = "Whether the source has tables that match the patterns of `tables` was not checked: {}"
 
 
 def _table_warnings(text: PipelineText, user: Any) -> list[str]:
@@ -269,11 +269,11 @@ def describe_unmatched(tables: TableSettings, captured: Collection[str]) -> list
     if not unmatched:
         return []
     patterns = ", ".join(unmatched)
-    excluded = ", except those that `exclude` leaves out" if tables.exclude else ""
-    effect = "it is published as soon as there is one" if captured else "the pipeline publishes nothing until then"
+    excluded = ", or `exclude` leaves them out" if tables.exclude else ""
+    effect = "it publishes nothing for it" if captured else "it publishes nothing"
     return [
-        f"expected a table of the source for each pattern of `tables`, found none for {patterns}{excluded}. The "
-        f"pipeline is saved, and {effect}. Correct the pattern, or create the table"
+        f"No table of the source matches {patterns}{excluded}. The pipeline is saved, and {effect} until there is one. "
+        "Correct the pattern in `tables`, or create the table"
     ]
 
 

@@ -96,7 +96,7 @@ def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Sit
         assert client.put(f"{API}/pipelines/made", json={"yaml": text}).status_code == 428
         changed = client.put(f"{API}/pipelines/made", json={"yaml": text}, headers={"If-Match": tag})
         assert changed.status_code == 200
-        assert "found none for rset.*" in changed.json()["warnings"][0]
+        assert "No table of the source matches rset.*" in changed.json()["warnings"][0]
         stale = client.delete(f"{API}/pipelines/made", headers={"If-Match": tag})
         assert stale.status_code == 412
         assert (rest.pipelines / "made.yaml").read_text() == text
