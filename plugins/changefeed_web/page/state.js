@@ -54,7 +54,8 @@ export class Outage {
     const parts = [...this.errors.values()];
     const about = (names) => (names.size ? `${[...names].sort().join(", ")}: ` : "");
     const text = parts.map((one) => about(one.about) + one.text).join("\n");
-    const age = this.since < Infinity ? `What is shown are the last known values, read ${ago(new Date(this.since).toISOString())}.` : "No earlier values are known.";
+    const whose = parts.some((one) => one.about.size) ? " of these pipelines" : "";
+    const age = this.since < Infinity ? `What is shown are the last known values${whose}, read ${ago(new Date(this.since).toISOString())}.` : "No earlier values are known.";
     const before = place.querySelector("pre");
     if (before && before.textContent === shown(text)) place.querySelector("p").textContent = age; // is not announced again
     else place.replaceChildren(...(parts.length ? [problem(parts.length > 1 ? "Servers do not answer" : "A server does not answer", text, el("p", {}, age))] : []));
