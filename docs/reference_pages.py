@@ -408,12 +408,15 @@ def _permissions(endpoint: Callable[..., Any]) -> str:
     functions = {
         node.name: node
         for node in ast.parse(inspect.getsource(inspect.getmodule(endpoint))).body  # type: ignore[arg-type]
-        if isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return " and ".join(dict.fromkeys(_list_permissions(functions[endpoint.__name__], functions)))
 
 
-def _list_permissions(function: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]) -> Iterator[str]:
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _list_permissions(function: _Function, functions: Mapping[str, _Function]) -> Iterator[str]:
     for call in ast.walk(function):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             continue

@@ -26,9 +26,10 @@ from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
 from changefeed.settings.requests.unpark import UnparkRequest
 from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.settings.site import site_archive
-from changefeed_web import position, slots
+from changefeed_web import position, readings, slots
 from changefeed_web.access import GetUserDep, require_permission, write_audit_log
 from changefeed_web.dag_state import dag_state
+from changefeed_web.loading import missing_dag
 from changefeed_web.pipelines import pipeline_of
 
 router = APIRouter(tags=["actions"])
@@ -61,7 +62,7 @@ def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str,
 
 @router.post("/pipelines/{name}/seek/plan", dependencies=[Depends(slots.plan)])
 def plan_seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
-    """Show what a seek would skip or repeat.
+    """Show what a seek would skip or repeat, with the unfinished windows finished first (``finish``) or given up.
 
     Changes nothing, but requires the permission to seek, as it queries the source.
     """
@@ -69,7 +70,8 @@ def plan_seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
 
     _require_seek_permission(name, user)
     pipeline = pipeline_of(name)
-    return make_plan(server_connections(pipeline), body.to, position.store_of(pipeline)).to_json()
+    store = position.store_of(pipeline)
+    return make_plan(server_connections(pipeline), body.to, store, finish=body.finish).to_json()
 
 
 @router.post("/pipelines/{name}/seek", status_code=202, dependencies=[Depends(slots.plan)])
@@ -206,7 +208,7 @@ def _set_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
     with create_session() as session:
         model = session.scalar(select(DagModel).where(DagModel.dag_id == ingest_dag_id(name)))
         if model is None:
-            raise HTTPException(409, f"Airflow has not loaded DAG {ingest_dag_id(name)} yet; try again in a minute")
+            raise _not_loaded(name, ingest_dag_id(name))
         model.is_paused = paused
     write_audit_log(user, "pause" if paused else "resume", name)
     return {"name": name, "paused": paused}
@@ -217,9 +219,15 @@ def _set_snapshot_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any
 
     _require_snapshot_permission(name, user)
     identities = set_paused(server_connections(pipeline_of(name)), paused=paused)
-    position.invalidate(name)
+    readings.expire(name)
     write_audit_log(user, "pause_snapshot" if paused else "resume_snapshot", name)
     return {"name": name, "paused": paused, "snapshots": identities}
+
+
+def _not_loaded(name: str, dag_id: str) -> HTTPException:
+    missing = missing_dag(name, dag_state(ingest_dag_id(name)))
+    advice = missing["text"] if missing else "Try again in a minute."
+    return HTTPException(409, f"Airflow has not loaded DAG {dag_id} yet. Nothing was done. {advice}")
 
 
 def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:
@@ -231,11 +239,11 @@ def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, A
             conf=conf,
         )
     except DagNotFound:
-        raise HTTPException(409, f"Airflow has not loaded DAG {dag_id} yet; try again in a minute") from None
+        raise _not_loaded(name, dag_id) from None
     except (ParamValidationError, ValueError) as error:
         raise HTTPException(422, str(error)) from None
     if started is None:
         raise HTTPException(409, f"Airflow did not start a run of DAG {dag_id}")
-    position.invalidate(name)
+    readings.expire(name)
     write_audit_log(user, what, name, conf=conf)
     return {"dag_id": dag_id, "run_id": started.run_id, "href": f"/dags/{dag_id}/runs/{started.run_id}"}

@@ -17,7 +17,8 @@ from changefeed.airflow.ingest_dag import ACTIVE_STATES
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:
-    """The state of a DAG. ``known`` is False until the DAG processor has parsed its file.
+    """The state of a DAG. ``known`` is False until the DAG processor has parsed its file, which it last did at
+    ``last_parsed``.
 
     ``running`` are the ids of unfinished runs. ``held`` are the ids of the unfinished runs that wait until the DAG is
     resumed: the DAG is paused, and none of their tasks is active.
@@ -43,6 +44,7 @@ def dag_state(dag_id: str) -> dict[str, Any]:
         return {
             "dag_id": dag_id,
             "known": model is not None and not model.is_stale,
+            "last_parsed": _iso(model.last_parsed_time) if model else None,
             "paused": paused,
             "schedule": model.timetable_summary if model else None,
             "next_run": _iso(model.next_dagrun_create_after) if model else None,

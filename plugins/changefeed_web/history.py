@@ -1,5 +1,10 @@
-"""REST routes that show windows, seeks, commit log, tables, schemas, backfills, snapshots and verifications."""
+"""REST routes that show windows, seeks, commit log, tables, schemas, backfills, snapshots and verifications.
 
+While a server does not answer, the answers have the last known values, and ``stale`` says why and since when.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -8,10 +13,13 @@ from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
+from changefeed.errors import ChangefeedError
+from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, require_permission
-from changefeed_web.dag_state import runs, runs_at
+from changefeed_web.dag_state import dag_state, runs, runs_at
 from changefeed_web.pipelines import pipeline_of
+from changefeed_web.readings import Staleness
 
 router = APIRouter(tags=["history"])
 
@@ -25,29 +33,44 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     ``run`` is the run of the ingest DAG that froze the window; null if Airflow no longer has it.
     """
     require_permission(user, "GET", name)
-    manifests = position.manifests(pipeline_of(name), limit)
+    stale = Staleness()
+    manifests = position.manifests(pipeline_of(name), limit, stale)
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
-    return {"windows": [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]}
+    shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
+    return {"windows": shown, "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/seeks", dependencies=[Depends(slots.look)])
 def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The last seeks, latest first: user, time, old and new checkpoint, reason."""
     require_permission(user, "GET", name)
-    records = position.commit_log(pipeline_of(name)).seeks
-    return {"seeks": [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]}
+    stale = Staleness()
+    records = position.commit_log(pipeline_of(name), stale).seeks
+    shown = [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]
+    return {"seeks": shown, "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/commit-log", dependencies=[Depends(slots.look)])
 def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
-    """The last published message of each topic-partition, by the commit log."""
+    """The last message that a window published to each topic-partition, by the commit log, and what the topics of the
+    captured tables contain, whatever wrote it.
+
+    ``contents`` has the offsets of each partition and the time of its newest record (``newest_ms``; null before Kafka
+    3.0).
+    """
     require_permission(user, "GET", name)
-    by_partition = position.commit_log(pipeline_of(name)).progress
+    stale, pipeline = Staleness(), pipeline_of(name)
+    by_partition = position.commit_log(pipeline, stale).progress
+    topics = {topic for topic, _ in by_partition}
+    with suppress(ChangefeedError):  # of the source; the page shows it
+        topics |= set(position.topics(pipeline, stale).values())
     return {
         "progress": [
             {"topic": topic, "partition": partition, **progress.to_json()}
             for (topic, partition), progress in sorted(by_partition.items())
-        ]
+        ],
+        "contents": position.contents(pipeline, topics, stale),
+        "stale": stale.to_json(),
     }
 
 
@@ -60,17 +83,20 @@ def tables(name: str, user: GetUserDep) -> dict[str, Any]:
     outbox. Binary formats are shown as JSON.
     """
     require_permission(user, "GET", name)
-    return {"tables": position.tables(pipeline_of(name))}
+    stale = Staleness()
+    return {"tables": position.tables(pipeline_of(name), stale), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/schema", dependencies=[Depends(slots.look)])
 def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The captured tables by the schema history, and the last DDL statements that changed them, latest first.
 
-    ``until`` are the coordinates up to which the history is complete; null before the first window.
+    ``until`` are the coordinates up to which the history is complete. Before the first window it is null, and the
+    columns are those that the source has now.
     """
     require_permission(user, "GET", name)
-    return position.schemas(pipeline_of(name), limit)
+    stale = Staleness()
+    return {**position.schemas(pipeline_of(name), limit, stale), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/backfills")
@@ -88,13 +114,39 @@ def snapshots(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
     DAG."""
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True, dag_id=snapshot_dag_id(name))
-    entries = position.snapshots(pipeline_of(name))[:limit]
-    return {"snapshots": entries, "runs": runs(snapshot_dag_id(name), limit)}
+    stale = Staleness()
+    entries = position.snapshots(pipeline_of(name), stale)[:limit]
+    return {"snapshots": entries, "runs": runs(snapshot_dag_id(name), limit), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/verifications", dependencies=[Depends(slots.look)])
 def verifications(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
-    """The last report for the source and for each follower, and the last runs of the verify DAG, latest first."""
+    """The last report for the source and for each follower, and the last runs of the verify DAG, latest first.
+
+    ``waiting`` is a run that needs changes which the pipeline will not publish by itself: its ``run_id``, the
+    ``wait_seconds`` of its request, and whether somebody has to ``resume`` the pipeline or ``run`` it (``for``).
+    """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True, dag_id=verify_dag_id(name))
-    return {"reports": position.reports(pipeline_of(name)), "runs": runs(verify_dag_id(name), limit)}
+    stale, pipeline = Staleness(), pipeline_of(name)
+    last = runs(verify_dag_id(name), limit)
+    waiting = waiting_verification(last, dag_state(ingest_dag_id(name)), position.position(pipeline, stale))
+    reports = position.reports(pipeline, stale)
+    return {"reports": reports, "runs": last, "waiting": waiting, "stale": stale.to_json()}
+
+
+def waiting_verification(
+    runs: Sequence[Mapping[str, Any]], ingest: Mapping[str, Any], at: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The verification that waits until somebody resumes or runs the pipeline; None if there is none.
+
+    ``runs`` are those of the verify DAG, ``ingest`` is the state of the ingest DAG, ``at`` the pipeline's position.
+    """
+    started = next((run for run in runs if run["state"] == "running"), None)
+    if started is None or at["state"] != "behind":
+        return None
+    is_under_way = set(ingest["running"]) > set(ingest["held"])
+    if not ingest["paused"] and (is_under_way or ingest["next_run"] is not None):
+        return None
+    seconds = started["conf"].get("wait_seconds", WAIT_SECONDS)
+    return {"run_id": started["run_id"], "wait_seconds": seconds, "for": "resume" if ingest["paused"] else "run"}

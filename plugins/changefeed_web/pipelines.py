@@ -1,23 +1,26 @@
 """REST routes that list, show, create, change and delete pipelines."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from fastapi.concurrency import run_in_threadpool
 
 from changefeed.airflow.alerts import require_no_template_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
 from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
 from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
 from changefeed.settings.secrets import redact_yaml
 from changefeed.settings.site import load_site
-from changefeed_web import position, slots
+from changefeed_web import position, readings, slots
 from changefeed_web.access import (
     GetUserDep,
     has_permission,
@@ -29,6 +32,8 @@ from changefeed_web.access import (
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
 from changefeed_web.dag_state import dag_state, last_error
+from changefeed_web.loading import missing_dag
+from changefeed_web.readings import Staleness
 from changefeed_web.standing import standing
 
 router = APIRouter(tags=["pipelines"])
@@ -96,42 +101,71 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
 
     If its file is in a DAG bundle, ``bundle`` is the bundle's name, and REST cannot change the file. Users who may not
     change the pipeline get its YAML without secrets and comments.
+
+    While a server does not answer, ``position`` has the ``last_known`` position, and ``stale`` the ``errors`` by class
+    and when the oldest value was read (``read_at_ms``, null if nothing is known); otherwise ``stale`` is null. The
+    answers about windows, tables, schemas and the other parts have the same ``stale``.
+
+    If Airflow has not loaded the DAG, ``missing`` of ``dag`` has since when (``since``), whether it is ``overdue``, and
+    what to do (``text``).
     """
     require_permission(user, "GET", name)
     text = _read_text(name)
     pipeline = text.pipeline()
     response.headers["ETag"] = f'"{text.tag}"'
-    shown = _describe(pipeline, text, user, position.position(pipeline))
+    stale = Staleness()
+    shown = _describe(pipeline, text, user, position.position(pipeline, stale))
     try:
-        shown["topics"] = position.topics(pipeline)
+        shown["topics"] = position.topics(pipeline, stale)
     except ChangefeedError as error:
         shown["topics"] = {}
         shown["topics_error"] = str(error)
+    shown["stale"] = stale.to_json()
     return {**shown, "yaml": text.text if has_permission(user, "PUT", ingest_dag_id(name)) else redact_yaml(text.text)}
 
 
-@router.post("/pipelines", status_code=201, dependencies=[Depends(slots.write)])
-def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
-    """Create a pipeline from its YAML. Its DAGs appear after the DAG processor's next pass."""
+@router.post("/pipelines", status_code=201)
+async def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
+    """Create a pipeline from its YAML. Its DAGs appear after the DAG processor's next pass.
+
+    ``warnings`` are texts about patterns of ``tables`` that match no table of the source, or why this was not checked.
+    """
+    async with slots.writing():
+        text = await run_in_threadpool(lambda: _create(body, user))
+    return await _file_answer(text, user, response)
+
+
+def _create(body: PipelineBody, user: Any) -> PipelineText:
     require_permission(user, "POST", "*", dag_id="changefeed_ingest__*")
     try:
         text = PipelineFolder(pipelines_folder()).create(body.yaml, _rules(user))
     except PipelineChangedError as error:
         raise HTTPException(409, str(error)) from None
     write_audit_log(user, "create", text.name, tag=text.tag)
-    return _file_answer(text, response)
+    return text
 
 
-@router.put("/pipelines/{name}", dependencies=[Depends(slots.write)])
-def change_pipeline(
+@router.put("/pipelines/{name}")
+async def change_pipeline(
     name: str, body: PipelineBody, user: GetUserDep, response: Response, if_match: IfMatch = None
 ) -> dict[str, Any]:
-    """Replace a pipeline's YAML. Answers 412 if it changed since the version of ``If-Match``."""
+    """Replace a pipeline's YAML. Answers 412 if it changed since the version of ``If-Match``.
+
+    ``warnings`` are texts about patterns of ``tables`` that match no table of the source, or why this was not checked.
+    """
+    async with slots.writing():
+        text = await run_in_threadpool(lambda: _change(name, body, user, if_match))
+    return await _file_answer(text, user, response)
+
+
+def _change(name: str, body: PipelineBody, user: Any, if_match: str | None) -> PipelineText:
     require_permission(user, "PUT", name)
-    text = _change_if_match(name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match)
+    text: PipelineText = _change_if_match(
+        name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match
+    )
     write_audit_log(user, "change", name, tag=text.tag)
-    position.invalidate(name)
-    return _file_answer(text, response)
+    readings.expire(name)
+    return text
 
 
 @router.delete("/pipelines/{name}", status_code=204)
@@ -143,7 +177,7 @@ def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> No
     require_permission(user, "DELETE", name)
     _change_if_match(name, lambda folder, tag: folder.delete(name, tag), if_match)
     write_audit_log(user, "delete", name, tag=if_match)
-    position.invalidate(name)
+    readings.forget(name)
 
 
 def _read_text(name: str) -> PipelineText:
@@ -204,20 +238,63 @@ def _change_if_match(name: str, change: Any, if_match: str | None) -> Any:
         raise HTTPException(412, str(error)) from None
 
 
-def _file_answer(text: PipelineText, response: Response) -> dict[str, Any]:
+async def _file_answer(text: PipelineText, user: Any, response: Response) -> dict[str, Any]:
+    """The answer to a write. Lock and slot of the write are free while the source is read for the warnings."""
+    try:
+        async with slots.looking(text.name):
+            warnings = await run_in_threadpool(_table_warnings, text, user)
+    except HTTPException as busy:  # no slot; the file is written nevertheless
+        warnings = [_NOT_CHECKED.format(busy.detail)]
     response.headers["ETag"] = f'"{text.tag}"'
-    return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name)}
+    return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name), "warnings": warnings}
+
+
+_NOT_CHECKED = "Whether the source has tables that match the patterns of `tables` was not checked: {}"
+
+
+def _table_warnings(text: PipelineText, user: Any) -> list[str]:
+    if not has_permission(user, "GET", ingest_dag_id(text.name)):
+        return []
+    pipeline = text.pipeline()
+    try:
+        return describe_unmatched(pipeline.tables, position.topics(pipeline))
+    except ChangefeedError as error:
+        return [_NOT_CHECKED.format(error)]
+
+
+def describe_unmatched(tables: TableSettings, captured: Collection[str]) -> list[str]:
+    """A warning if patterns of ``include`` match none of the ``captured`` tables ("database.table")."""
+    names = [name.split(".", 1) for name in captured]
+    unmatched = [pattern for pattern in tables.include if not any(matches(pattern, *name) for name in names)]
+    if not unmatched:
+        return []
+    patterns = ", ".join(unmatched)
+    excluded = ", or `exclude` leaves them out" if tables.exclude else ""
+    effect = "it publishes nothing for it" if captured else "it publishes nothing"
+    return [
+        f"No table of the source matches {patterns}{excluded}. The pipeline is saved, and {effect} until there is one. "
+        "Correct the pattern in `tables`, or create the table"
+    ]
+
+
+def _without_reasons(positions: dict[str, Any]) -> dict[str, Any]:
+    """The position without the reasons of parked tables, which are of errors and may quote values of rows."""
+    shown = dict(positions)
+    if known := positions.get("last_known"):
+        shown["last_known"] = _without_reasons(known)
+    if parked := positions.get("parked"):
+        shown["parked"] = [{name: value for name, value in each.items() if name != "reason"} for each in parked]
+    return shown
 
 
 def _describe(
     pipeline: Pipeline, text: PipelineText | None, user: Any, positions: dict[str, Any] | None
 ) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
+    dag["missing"] = missing_dag(pipeline.name, dag)
     error = None
-    if positions and positions.get("parked") and not may_read_logs(user, dag["dag_id"]):
-        # a reason is of an error, which may quote values of rows
-        parked = [{name: value for name, value in each.items() if name != "reason"} for each in positions["parked"]]
-        positions = {**positions, "parked": parked}
+    if positions and not may_read_logs(user, dag["dag_id"]):
+        positions = _without_reasons(positions)
     if dag["last_run"] and dag["last_run"]["state"] in ("failed", "running"):
         logs = may_read_logs(user, dag["dag_id"])
         error = last_error(dag["dag_id"], dag["last_run"]["run_id"], logs=logs)

@@ -1,31 +1,29 @@
-"""Reads the state of a pipeline from its source, its topics and its commit log, and caches it for a few seconds."""
+"""Reads the state of a pipeline from its source, its topics and its commit log, through the cache of `readings`."""
 
-import math
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from changefeed.errors import ChangefeedError
+from changefeed import errors
+from changefeed.errors import ChangefeedError, RetryableError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.settings.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
+from changefeed_web.readings import Staleness, last_known, read_cached
 
-CACHE_SECONDS = 4.0
 SURVEY_SECONDS = 8.0
 """Timeout of a request for all pipelines; Prometheus waits 10 seconds by default."""
 
-NO_ANSWER: dict[str, Any] = {"state": "error", "error": f"its servers did not answer within {SURVEY_SECONDS:g} seconds"}
+NO_ANSWER: dict[str, Any] = {
+    "state": "error",
+    "error": f"its servers did not answer within {SURVEY_SECONDS:g} seconds",
+    "unavailable": "RetryableError",
+}
 
 _Result = TypeVar("_Result")
 
-_cache: dict[tuple[str, str], tuple[float, Any]] = {}
-"""By (what, pipeline): the monotonic time of the last read, and its result or error."""
 _threads = ThreadPoolExecutor(8, "changefeed-survey")
-_locks: dict[tuple[str, str], threading.Lock] = {}
-_guard = threading.Lock()
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
@@ -36,9 +34,30 @@ def store_of(pipeline: Pipeline) -> CheckpointStore:
     return checkpoint_store(GuardedConnections.of(pipeline), lambda: VariableCheckpointStore(MetadataVariables()))
 
 
-def position(pipeline: Pipeline) -> dict[str, Any]:
-    """Status, lag, retention headroom and captured tables. If a server cannot be read, ``error`` names it."""
-    return dict(_read_cached("position", pipeline.name, lambda: _position(pipeline)))
+def position(pipeline: Pipeline, stale: Staleness | None = None) -> dict[str, Any]:
+    """Status, lag and retention headroom. If a server cannot be read, ``error`` names it.
+
+    ``unavailable`` is the class of the error if the server did not answer. With ``stale``, ``last_known`` is then the
+    last position, or None.
+    """
+    slow = Staleness()
+    answer = dict(
+        read_cached(
+            "position",
+            pipeline,
+            lambda: _position(pipeline),
+            None if stale is None else slow,
+            lambda at: not at["unavailable"],
+        )
+    )
+    for name, text in slow.errors.items():
+        answer = {"state": "error", "error": f"{name}: {text}", "unavailable": name}
+    if stale is None or not answer["unavailable"]:
+        return answer
+    known, known_at_ms = last_known("position", pipeline) or (None, None)
+    text = answer["error"].removeprefix(f"{answer['unavailable']}: ")
+    stale.add_text(answer["unavailable"], text, known_at_ms)
+    return {**answer, "last_known": known}
 
 
 def read_each(pipelines: Sequence[Pipeline], look: Callable[[Pipeline], _Result]) -> list[_Result | None]:
@@ -48,27 +67,23 @@ def read_each(pipelines: Sequence[Pipeline], look: Callable[[Pipeline], _Result]
     return [seen.result() if not seen.cancel() and seen.done() else None for seen in looks]
 
 
-def invalidate(name: str) -> None:
-    """Drop the cached state of pipeline ``name``, after a change."""
-    for key in [key for key in _cache if key[1] == name]:
-        _cache.pop(key, None)
-
-
 def _position(pipeline: Pipeline) -> dict[str, Any]:
     from changefeed.operations.lag import position
     from changefeed_web.breaker import GuardedConnections
 
     try:
         answer = position(GuardedConnections.of(pipeline), store_of(pipeline)).to_json()
+        del answer["pipeline"]
     except ChangefeedError as error:
-        return {"state": "error", "error": f"{type(error).__name__}: {error}"}
-    del answer["pipeline"]
-    return answer
+        answer = {"state": "error", "error": f"{type(error).__name__}: {error}"}
+    name = (answer["error"] or "").partition(":")[0]
+    is_unavailable = issubclass(getattr(errors, name, ChangefeedError), RetryableError)
+    return {**answer, "unavailable": name if is_unavailable else None}
 
 
-def topics(pipeline: Pipeline) -> dict[str, str]:
+def topics(pipeline: Pipeline, stale: Staleness | None = None) -> dict[str, str]:
     """Topic by "database.table" of the currently captured tables; raises ChangefeedError."""
-    return dict(_read_cached("topics", pipeline.name, lambda: _topics(pipeline)))
+    return dict(read_cached("topics", pipeline, lambda: _topics(pipeline), stale))
 
 
 def _topics(pipeline: Pipeline) -> dict[str, str]:
@@ -80,9 +95,9 @@ def _topics(pipeline: Pipeline) -> dict[str, str]:
     return {f"{database}.{table}": topic for (database, table), topic in topics.items()}
 
 
-def tables(pipeline: Pipeline) -> list[dict[str, Any]]:
+def tables(pipeline: Pipeline, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Routing and transforms of each currently captured table; raises ChangefeedError."""
-    return list(_read_cached("tables", pipeline.name, lambda: _tables(pipeline)))
+    return list(read_cached("tables", pipeline, lambda: _tables(pipeline), stale))
 
 
 def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -100,63 +115,67 @@ def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
     return [asdict(table) for table in routed_tables(connections, known, server_names_keys=server_names_keys)]
 
 
-def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
+def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
-    seals = commit_log(pipeline).seals
+    seals = commit_log(pipeline, stale).seals
     return [seals[number].to_json() for number in sorted(seals, reverse=True)[:limit]]
 
 
-def snapshots(pipeline: Pipeline) -> list[dict[str, Any]]:
+def snapshots(pipeline: Pipeline, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Progress of the snapshots in the commit log, the last active one first; raises ChangefeedError."""
     from changefeed.snapshot.snapshot_status import snapshots
 
-    return [status.to_json() for status in snapshots(pipeline.name, _commit_log(pipeline))]
+    return [status.to_json() for status in snapshots(pipeline.name, _commit_log(pipeline, stale))]
 
 
-def commit_log(pipeline: Pipeline) -> Any:
+def commit_log(pipeline: Pipeline, stale: Staleness | None = None) -> Any:
     """The commit log's state; raises ChangefeedError."""
     from changefeed.kafka.commit_log.log import EMPTY_STATE
 
-    return _commit_log(pipeline).get(pipeline.name, EMPTY_STATE)
+    return _commit_log(pipeline, stale).get(pipeline.name, EMPTY_STATE)
 
 
-def _commit_log(pipeline: Pipeline) -> Any:
+def _commit_log(pipeline: Pipeline, stale: Staleness | None) -> Any:
     from changefeed_web.breaker import GuardedConnections
 
     def read() -> Any:
         log = GuardedConnections.of(pipeline).commit_log()
         return log.read_all() if log.exists() else {}
 
-    return _read_cached("commit log", pipeline.name, read)
+    return read_cached("commit log", pipeline, read, stale)
 
 
-def reports(pipeline: Pipeline) -> list[dict[str, Any]]:
+def contents(pipeline: Pipeline, names: Collection[str], stale: Staleness | None = None) -> list[dict[str, Any]]:
+    """Offsets and newest record of each partition of the topics ``names``; raises ChangefeedError."""
+    from changefeed.kafka.topics import partition_contents
+    from changefeed_web.breaker import GuardedConnections
+
+    def read() -> list[dict[str, Any]]:
+        return [each.to_json() for each in partition_contents(GuardedConnections.of(pipeline).kafka, names)]
+
+    return list(read_cached("contents", pipeline, read, stale))
+
+
+def reports(pipeline: Pipeline, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Reports of the last comparison with each server, latest first; raises ChangefeedError."""
     from changefeed.verify.report import last_reports
 
-    return [report.to_json() for report in last_reports(commit_log(pipeline))]
+    return [report.to_json() for report in last_reports(commit_log(pipeline, stale))]
 
 
-def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
-    """Tables with their columns by the schema history, and the last DDL statements; raises ChangefeedError."""
-    from changefeed.ddl.table import Table
+def schemas(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> dict[str, Any]:
+    """Tables with their columns by the schema history, and the last DDL statements; raises ChangefeedError.
+
+    Without a history, the columns are those that the source has now.
+    """
     from changefeed.pipeline.schema_history import captured_tables, load_history
-    from changefeed.pipeline.unknown_tables import describe_problem, unknown_ranges
+    from changefeed.pipeline.unknown_tables import unknown_ranges
     from changefeed_web.breaker import GuardedConnections
 
-    history = _read_cached("schema history", pipeline.name, lambda: load_history(GuardedConnections.of(pipeline)))
+    history = read_cached("schema history", pipeline, lambda: load_history(GuardedConnections.of(pipeline)), stale)
     if history is None:
-        return {"until": None, "tables": [], "changes": [], "unknown": []}
-    tables = []
-    for name, entry in captured_tables(pipeline, history):
-        known: dict[str, Any] = {"database": name.database, "table": name.table}
-        if isinstance(entry, Table):
-            columns = pipeline.redact_table(entry.schema).columns
-            known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
-            known["columns"] = [asdict(column) for column in columns]
-        else:
-            known["problem"] = describe_problem(pipeline, entry)
-        tables.append(known)
+        schemas = read_cached("schemas", pipeline, lambda: _schemas_of_source(pipeline), stale)
+        return {"until": None, "tables": _described_tables(pipeline, schemas), "changes": [], "unknown": []}
     changes = [
         {
             "coordinates": str(entry.coordinates),
@@ -168,27 +187,32 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
         for entry in reversed(history.timeline.entries)
         if any(pipeline.tables.matches(*name) for name in entry.touched)
     ]
+    tables = _described_tables(pipeline, captured_tables(pipeline, history))
     unknown = [each.to_json() for each in unknown_ranges(pipeline, history, history.until)]
     return {"until": str(history.until), "tables": tables, "changes": changes[:limit], "unknown": unknown}
 
 
-def _read_cached(what: str, name: str, read: Callable[[], Any]) -> Any:
-    """The result of ``read``, from the cache if it is fresh. Concurrent requests share one read."""
-    key = (what, name)
-    with _guard:
-        lock = _locks.setdefault(key, threading.Lock())
-    with lock:
-        since, answer = _cache.get(key, (-math.inf, None))
-        if time.monotonic() - since >= CACHE_SECONDS:
-            answer = _read_or_error(read)
-            _cache[key] = (time.monotonic(), answer)
-    if isinstance(answer, ChangefeedError):
-        raise answer.with_traceback(None)
-    return answer
+def _schemas_of_source(pipeline: Pipeline) -> list[tuple[Any, Any]]:
+    from changefeed.source.mysql.server_schemas import current_schemas
+    from changefeed_web.breaker import GuardedConnections
+
+    with GuardedConnections.of(pipeline).session() as session:
+        entries = current_schemas(session).tables
+    return sorted((name, entry) for name, entry in entries.items() if pipeline.tables.matches(*name))
 
 
-def _read_or_error(read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except ChangefeedError as error:
-        return error
+def _described_tables(pipeline: Pipeline, entries: Sequence[tuple[Any, Any]]) -> list[dict[str, Any]]:
+    from changefeed.ddl.table import Table
+    from changefeed.pipeline.unknown_tables import describe_problem
+
+    tables = []
+    for name, entry in entries:
+        known: dict[str, Any] = {"database": name.database, "table": name.table}
+        if isinstance(entry, Table):
+            columns = pipeline.redact_table(entry.schema).columns
+            known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
+            known["columns"] = [asdict(column) for column in columns]
+        else:
+            known["problem"] = describe_problem(pipeline, entry)
+        tables.append(known)
+    return tables

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Annotated
 
 from fastapi import HTTPException, Query
@@ -69,9 +69,19 @@ async def plan(name: str, _: GetUserDep) -> AsyncIterator[None]:
         yield
 
 
+def looking(name: str) -> AbstractAsyncContextManager[None]:
+    """As `look`, for a part of a request."""
+    return _looks.hold(name)
+
+
+def writing() -> AbstractAsyncContextManager[None]:
+    """Holds a slot for the part of a request that checks and writes a pipeline's file."""
+    return _writes.hold("")
+
+
 async def write(_: GetUserDep) -> AsyncIterator[None]:
-    """Hold a slot for a request that checks and writes a pipeline's file."""
-    async with _writes.hold(""):
+    """As `writing`, for a complete request."""
+    async with writing():
         yield
 
 

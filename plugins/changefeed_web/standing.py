@@ -10,12 +10,14 @@ LATE = timedelta(minutes=1)
 def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime) -> dict[str, str]:
     """``text`` of the badge, and ``kind`` (good, warn, bad or '') for its colour.
 
-    ``dag`` is the result of `dag_state`, ``position`` that of `position.position`, or None if it was not read.
+    ``dag`` is the result of `dag_state` with `missing_dag`. ``position`` is that of `position.position`, or None if it
+    was not read.
     """
     if not dag["known"]:
-        return _word("not loaded yet", "warn")
+        is_overdue = dag["missing"] and dag["missing"]["overdue"]
+        return _word("not loaded", "bad") if is_overdue else _word("not loaded yet", "warn")
     if position and position["state"] == "error":
-        return _word("error", "bad")
+        return _word("no answer" if position.get("unavailable") else "error", "bad")
     if position and position.get("parked"):
         count = len(position["parked"])
         return _word("1 table is parked" if count == 1 else f"{count} tables are parked", "bad")

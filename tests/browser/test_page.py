@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 import kafka
 import pytest
@@ -28,6 +29,7 @@ from devstack.home import Home
 pytestmark = pytest.mark.timeout(1200)
 SCREENSHOTS = Home.default().root / "screenshots"
 WAIT = 240
+SOURCE = "page_source"
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
@@ -78,6 +80,18 @@ class Page:
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in results["violations"]]
 
 
+def move_source(site: Site, port: int) -> None:
+    """Set the port of the pipeline's source in Airflow's connection, which is created if it does not exist."""
+    server = urlsplit(site.mysql.url)
+    login = {"login": server.username, "password": server.password or ""}
+    connection = {"connection_id": SOURCE, "conn_type": "mysql", "host": server.hostname, "port": port, **login}
+    with site.client() as client:
+        exists = client.get(f"/api/v2/connections/{SOURCE}").status_code == 200
+        path = f"/api/v2/connections/{SOURCE}" if exists else "/api/v2/connections"
+        answer = client.request("PATCH" if exists else "POST", path, json=connection)
+        assert answer.status_code in (200, 201), answer.text
+
+
 @pytest.fixture(scope="module")
 def database(airflow_site: Site) -> Iterator[str]:
     airflow_site.mysql.execute(
@@ -86,7 +100,11 @@ def database(airflow_site: Site) -> Iterator[str]:
         "CREATE TABLE page.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
     )
     followed = "followers: [{connection: page_copy}]\nvalues: {temporal: iso}\n"
-    airflow_site.add_pipeline("page", "page", followed, server_ids="65200-65231")
+    airflow_site.write_pipeline("page", "page", followed, server_ids="65200-65231")
+    file = airflow_site.pipelines / "page.yaml"
+    file.write_text(file.read_text().replace("mysql_shop", SOURCE))
+    move_source(airflow_site, airflow_site.mysql.port)
+    airflow_site.wait_for_dag(*(f"changefeed_{kind}__page" for kind in ("ingest", "seek", "backfill", "verify")))
     (airflow_site.pipelines / "broken.yaml").write_text("name: broken\nsorce: {}\n")
     airflow_site.run("changefeed_ingest__page")
     for number in range(2):
@@ -195,24 +213,35 @@ def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
     try:
         page.click("button", "Create")
         page.find("#toasts", "Pipeline orders created")
+        page.find(".notice", "No table of the source matches shop.*")
+        page.shot("new-pipeline-without-tables")
+        assert page.faults() == []
     finally:
         (page.site.pipelines / "orders.yaml").unlink(missing_ok=True)
 
 
 @pytest.mark.extended
-def test_verification_is_started_from_the_form(page: Page) -> None:
+def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits_for(page: Page) -> None:
     page.open("pipelines/page")
+    page.click(".actions button", "Pause")
+    page.find("header .badge", "paused")
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (2)")
     page.click("button", "Verify")
     assert page.find("dialog select").text.split("\n") == ["the source", "follower page_copy"]
     page.shot("verify")
     assert page.faults() == []
     page.fill("sample_percent", "0")
     page.click("dialog button", "Start the verification")
-    page.find("dialog .problem", "sample_percent")
+    page.find("dialog .mistake", "greater than or equal to 1")
     page.fill("sample_percent", "100")
     page.click("dialog button", "Start the verification")
     page.find("#toasts", "started")
-    page.site.run("changefeed_ingest__page")
+    page.find("section[aria-label=Verifications] .notice", "the pipeline is paused. It waits for at most 15 min")
+    page.shot("verification-waits")
+    assert page.faults() == []
+    page.click("section[aria-label=Verifications] .notice button", "Resume")
+    page.find("section[aria-label=Verifications] .notice", "no run of the pipeline is planned")
+    page.click("section[aria-label=Verifications] .notice button", "Run now")
     row = page.find("section[aria-label=Verifications] table", "equal").text
     assert "source" in row
     page.shot("verified")
@@ -265,6 +294,14 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     before = position(page)["checkpoint"]
     page.open("pipelines/page")
     page.click("button", "Seek")
+    assert [one.text for one in page.browser.find_elements(By.CSS_SELECTOR, "dialog .required")] == ["required"] * 2
+    page.click("dialog button", "Show what happens")
+    page.find("dialog .mistake", "a value is required")
+    page.fill("to", "yesterday")
+    page.click("dialog button", "Show what happens")
+    page.find("dialog .mistake", "expected earliest, latest, FILE:POSITION")
+    page.shot("seek-refused")
+    assert page.faults() == []
     page.fill("to", f"{before.partition(':')[0]}:5")
     page.click("dialog button", "Show what happens")
     page.find("dialog .problem", "inside a transaction")
@@ -272,6 +309,9 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     page.fill("to", target)
     page.click("dialog button", "Show what happens")
     page.find("dialog", "will be published again")
+    page.click("dialog button", "Move the checkpoint")
+    page.find("dialog .mistake", "a value is required")
+    assert page.browser.switch_to.active_element.get_attribute("name") == "why"
     page.fill("why", "a test of the page")
     page.shot("seek-plan")
     assert page.faults() == []
@@ -279,6 +319,32 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     wait_until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 400)
     page.find("section[aria-label=Seeks]", "a test of the page")
     page.shot("seek-finished")
+
+
+@pytest.mark.extended
+def test_seek_shows_the_plan_of_the_choice_to_finish_or_give_up(page: Page) -> None:
+    dag, site = "changefeed_ingest__page", page.site
+    site.mysql.execute("INSERT INTO page.orders (n) VALUES (8)")
+    path = "/changefeed/api/pipelines/page"
+    with site.client() as client:
+        run_id = client.post(f"{path}/run", json={}).json()["run_id"]
+        task = f"/api/v2/dags/{dag}/dagRuns/{run_id}/taskInstances/ingest"
+        wait_until(lambda: client.get(task).json()["state"] == "running", "the window is being published", WAIT)
+        client.post(f"{path}/pause")  # the window is sealed then, and not committed
+        wait_until(lambda: client.get(path).json()["dag"]["held"], "the run is held", WAIT)
+        page.open("pipelines/page")
+        page.click("button", "Seek")
+        page.fill("to", "latest")
+        page.click("dialog button", "Show what happens")
+        page.find("dialog", "is published and committed first")
+        assert "given up" not in page.find("dialog").text
+        page.shot("seek-finish")
+        page.click("dialog [name=finish]")
+        page.find("dialog", ", is given up with ")
+        assert "committed first" not in page.find("dialog").text
+        page.shot("seek-give-up")
+        client.post(f"{path}/resume")
+    assert site.wait_for_run(dag, run_id)[""] == "success"
 
 
 @pytest.mark.extended
@@ -327,6 +393,26 @@ def test_parked_table_returns_by_its_button_with_an_asset_event(page: Page) -> N
     ]
     path.unlink()
     site.mysql.execute("DROP DATABASE broken")
+
+
+@pytest.mark.extended
+def test_records_and_columns_are_shown_after_a_snapshot_without_a_window(page: Page) -> None:
+    site = page.site
+    site.mysql.execute("CREATE DATABASE existing", "CREATE TABLE existing.notes (id INT PRIMARY KEY, text VARCHAR(9))")
+    site.mysql.execute("INSERT INTO existing.notes VALUES (1, 'a'), (2, 'b')")
+    site.write_pipeline("existing", "existing", server_ids="65264-65295")
+    site.wait_for_dag("changefeed_snapshot__existing")
+    assert site.run("changefeed_snapshot__existing")[""] == "success"
+    page.open("pipelines/existing")
+    assert "nothing published" not in page.find("section[aria-label=Topics] tr", "existing.notes").text
+    assert page.find("section[aria-label=Topics] td time").get_attribute("datetime")
+    page.find("section[aria-label=Windows]", "2 rows are published by snapshots")
+    page.find("section[aria-label=Schemas]", "text varchar")
+    page.find("section[aria-label=Schemas]", "These are the source's columns now")
+    page.shot("after-snapshot")
+    assert page.faults() == []
+    (site.pipelines / "existing.yaml").unlink()
+    site.mysql.execute("DROP DATABASE existing")
 
 
 @pytest.mark.extended
@@ -394,6 +480,41 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
     wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, "nothing is wider than the page"
     assert page.faults() == []
+
+
+@pytest.mark.extended
+def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> None:
+    width(page, 1280)
+    page.open("pipelines/page")
+    page.find("section[aria-label=Windows] svg")
+    page.find("section[aria-label=Topics]", "page.orders")
+    lag = page.find(".facts dd").text
+    move_source(page.site, 1)
+    try:
+        page.find(".problem", "A server does not answer")
+        page.open("pipelines/page")  # what the API server knows, not the page
+        banner = page.find(".problem", "What is shown are the last known values, read").text
+        assert "127.0.0.1:1 cannot be reached" in banner
+        page.find("header .badge", "no answer")
+        page.find("section[aria-label=Topics]", "page.orders")
+        page.find("section[aria-label=Tables]", "page.customers")
+        page.find("section[aria-label=Windows] svg")
+        text = page.find("main").text
+        assert len(page.browser.find_elements(By.CSS_SELECTOR, ".problem")) == 1
+        assert "No table matches" not in text
+        assert page.find(".facts dd").text.split("\n")[0] == lag.split("\n")[0] != "–"
+        page.shot("source-absent")
+        assert page.faults() == []
+        page.open()
+        assert page.find(".problem", "A server does not answer").text.count("cannot be reached") == 1
+        page.find("article[data-pipeline=page]", "Last known, read")
+        page.shot("list-source-absent")
+        assert page.faults() == []
+        page.open("pipelines/page")
+        page.find(".problem", "A server does not answer")
+    finally:
+        move_source(page.site, page.site.mysql.port)
+    wait_until(lambda: "does not answer" not in page.find("main").text, "the banner is gone", WAIT)
 
 
 @pytest.mark.extended

@@ -100,7 +100,13 @@ def test_unfinished_window_is_finished_before_a_seek_without_repeats(
     kill_run_at(feed, "after_transaction_commit:2")
     feed.write(5)
     feed.use_connect(spark_connect.url)
-    end = seek(feed, "latest", "--plan")["unfinished"][0]["head"]
+    given_up, finished = seek(feed, "latest", "--plan"), seek(feed, "latest", "--plan", "--finish")
+    end = given_up["unfinished"][0]["head"]
+    assert "given up" in given_up["effect"]
+    assert "is published and committed first" in finished["effect"]
+    assert "given up" not in finished["effect"]
+    assert finished["skipped_bytes"] == bytes_of(end, finished["to"]) < given_up["skipped_bytes"]
+    assert finished["undo"] == end
     done = seek(feed, end, "--yes", "--finish")
     assert (done["before"], done["to"], done["discarded"]) == (end, end, [])
     assert (done["skipped_bytes"], done["repeated_bytes"]) == (0, 0)

@@ -81,7 +81,7 @@ def show_seek(name: str) -> dict[str, Any] | None:
         request = SeekRequest.of(params)
         pipeline = load_pipeline(name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
-        seek_plan = plan_seek(connections, request.to, store, expected=request.expected)
+        seek_plan = plan_seek(connections, request.to, store, expected=request.expected, finish=request.finish)
         values = seek_plan.to_json()
         _log.info("seek %s from %s to %s: %s", pipeline.name, values["from"], values["to"], seek_plan.effect)
         if not apply:

@@ -53,7 +53,7 @@ def seek(
     connections, store = connections_of(pipeline), store_of(pipeline)
     if not only_plan:
         check_reason(request.why)
-    planned = plan_seek(connections, request.to, store, expected=request.expected)
+    planned = plan_seek(connections, request.to, store, expected=request.expected, finish=bool(finish))
     _show(planned, as_json=as_json, only_plan=only_plan)
     if only_plan:
         return

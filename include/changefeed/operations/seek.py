@@ -42,6 +42,8 @@ class SeekPlan:
     - ``not_known``: why some figures are not known.
     - ``lost``: if the checkpoint was lost, the record that has the position instead.
     - ``undo``: the target of a seek back; None if the server does not have that position.
+    - ``finish``: whether ``unfinished`` windows are published and committed before the seek; bytes and ``undo`` are
+      those after that.
     """
 
     pipeline: str
@@ -57,6 +59,7 @@ class SeekPlan:
     not_known: str = ""
     lost: str = ""
     undo: str | None = None
+    finish: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain values, for XComs and the REST API."""
@@ -80,6 +83,8 @@ class SeekPlan:
         """The effect of the seek, in one sentence."""
         where = "in " + " to ".join(dict.fromkeys((self.files[0], self.files[-1]))) if self.files else ""
         parts = [self.lost] if self.lost else []
+        if self.finish:
+            parts += [f"{window}, is published and committed first" for window in self.unfinished]
         if self.repeated_bytes:
             parts.append(
                 f"{self.repeated_bytes:,} bytes of binlog {where} will be published again: consumers see them twice"
@@ -93,7 +98,8 @@ class SeekPlan:
             parts.append(self.not_known)
         elif not self.repeated_bytes and not self.skipped_bytes:
             parts.append("nothing is skipped or repeated")
-        parts += [f"{window}, is given up with {window.messages:,} messages in Kafka" for window in self.unfinished]
+        if not self.finish:
+            parts += [f"{window}, is given up with {window.messages:,} messages in Kafka" for window in self.unfinished]
         return "; ".join(parts)
 
 
@@ -110,11 +116,17 @@ class _PublishedRange:
 
 
 def plan_seek(
-    connections: PipelineConnections, target: str, store: CheckpointStore, *, expected: str | None = None
+    connections: PipelineConnections,
+    target: str,
+    store: CheckpointStore,
+    *,
+    expected: str | None = None,
+    finish: bool = False,
 ) -> SeekPlan:
     """Return what a seek to ``target`` would skip or repeat in the source's binlog. Changes nothing.
 
-    ``expected`` is the checkpoint (FILE:POSITION) that the user saw; None accepts any checkpoint.
+    ``expected`` is the checkpoint (FILE:POSITION) that the user saw; None accepts any checkpoint. With ``finish``, the
+    unfinished windows are published and committed before the seek; without it, they are given up.
 
     Raises:
     - SettingsError if the target cannot be parsed, is not a commit boundary, or has GTIDs that the source never
@@ -136,14 +148,14 @@ def plan_seek(
         to = _locate(Finder(binlogs), parsed)
         files = list(binlogs.files())
         other = _other_binlog(current, uuid, binlogs) if current else ""
-    planned = SeekPlan(pipeline.name, target, before, to, uuid, 0, 0, ())
+    planned = SeekPlan(pipeline.name, target, before, to, uuid, 0, 0, (), finish=finish)
     if current is None:
         return replace(
             planned,
             not_known="the pipeline has no checkpoint, and no window in its commit log: what it has published, if "
             "anything, is not known",
         )
-    published = _find_published_range(current, state, uuid)
+    published = _find_published_range(current, state, uuid, finish=finish)
     if origin:
         planned = replace(
             planned, lost=f"the checkpoint was lost; by {origin} all up to {current.coordinates} is published"
@@ -157,7 +169,7 @@ def plan_seek(
             not_known=f"the commit log does not have window {current.window}: what a run published after "
             f"{current.coordinates} and did not commit is not known, and is published twice",
         )
-    return _compare(planned, published, current.coordinates, files)
+    return _compare(planned, published, published.complete_to if finish else current.coordinates, files)
 
 
 def _compare(
@@ -212,8 +224,11 @@ def _other_binlog(current: Checkpoint, uuid: str, binlogs: ServerBinlogs) -> str
     return f"the server's binlog is another one since: {difference}" if difference else ""
 
 
-def _find_published_range(before: Checkpoint, state: CommitLogState, server_uuid: str) -> _PublishedRange:
-    """The published range after ``before`` according to the commit log."""
+def _find_published_range(
+    before: Checkpoint, state: CommitLogState, server_uuid: str, *, finish: bool = False
+) -> _PublishedRange:
+    """The published range after ``before`` according to the commit log; with ``finish``, as if the unfinished windows
+    were published."""
     since, complete_to = before.window, before.coordinates
     if (
         latest_seek := max(state.seeks, default=0)
@@ -230,11 +245,13 @@ def _find_published_range(before: Checkpoint, state: CommitLogState, server_uuid
         if number > since:
             given = [progress for progress in state.progress.values() if progress.window == number]
             unfinished.append(_unfinished_window(window, sum(progress.messages for progress in given), sealed=False))
-            if window.server_uuid == server_uuid:
+            if window.server_uuid == server_uuid and finish:
+                complete_to = max(complete_to, window.head)
+            elif window.server_uuid == server_uuid:
                 partial_to = max(
                     [partial_to, *(BinlogCoordinates(progress.origin, progress.position) for progress in given)]
                 )
-    return _PublishedRange(complete_to, partial_to, tuple(unfinished))
+    return _PublishedRange(complete_to, max(complete_to, partial_to), tuple(unfinished))
 
 
 def _unfinished_window(window: Window, messages: int, *, sealed: bool) -> UnfinishedWindow:

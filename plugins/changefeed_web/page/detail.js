@@ -2,9 +2,9 @@
 
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { ago, bytes, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
+import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
-import { badge, facts } from "./state.js";
+import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 5000;
 const TABLES_EACH = 12; // refreshes between two reads of all tables' columns from the source
@@ -12,6 +12,7 @@ const PADDING = 34; // padding and border of a card in pixels
 
 export async function detail(main, alive, name) {
   const path = `pipelines/${encodeURIComponent(name)}`;
+  const outage = el("div", {});
   const parts = {
     head: el("div", { class: "stack" }, loading("the pipeline")),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
@@ -25,7 +26,10 @@ export async function detail(main, alive, name) {
   };
   let measure = "Rows";
   let seen = {};
+  const readAt = {};
   let looks = 0;
+  let sealed = null; // the number of windows that are shown
+  let snapshotRows = 0;
   let redraw = () => {};
   const title = el("h1", {}, name);
   const state = el("span", {});
@@ -33,7 +37,7 @@ export async function detail(main, alive, name) {
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
     el("header", { class: "row between" }, el("div", { class: "row" }, title, state), actions),
-    Object.values(parts), el("p", {}, el("a", { href: `#/pipelines/${encodeURIComponent(name)}/yaml` }, "Settings (YAML)"))));
+    outage, Object.values(parts), el("p", {}, el("a", { href: `#/pipelines/${encodeURIComponent(name)}/yaml` }, "Settings (YAML)"))));
 
   const act = async (button, what, work) => {
     button.disabled = true;
@@ -67,12 +71,17 @@ export async function detail(main, alive, name) {
   const drawHead = (pipeline) => {
     state.replaceChildren(badge(pipeline));
     const problems = [];
-    if (pipeline.position.error) problems.push(problem("The pipeline cannot run", pipeline.position.error));
+    if (pipeline.position.error && !pipeline.position.unavailable) problems.push(problem("The pipeline cannot run", pipeline.position.error));
+    const { missing } = pipeline.dag;
+    if (missing) {
+      problems.push(missing.overdue ? notLoaded(missing)
+        : el("p", { class: "notice" }, `Airflow has not loaded the pipeline's DAGs yet. ${missing.text}`));
+    }
     if (pipeline.last_error) {
       problems.push(problem(failureOf(pipeline.last_error), pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
     }
-    for (const each of pipeline.position.parked || []) {
+    for (const each of (pipeline.position.last_known || pipeline.position).parked || []) {
       problems.push(problem(`Table ${each.table} is parked`, `Its changes from ${each.at} on are not published since ${ago(new Date(each.since_ms).toISOString())}${each.reason ? `: ${each.reason}` : "."}`,
         unparkButton(each.table)));
     }
@@ -86,8 +95,11 @@ export async function detail(main, alive, name) {
   };
 
   const drawWindows = (windows) => {
-    if (!windows.length) {
-      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, "No window is sealed yet. The first run that finds changes seals one."));
+    sealed = windows.length;
+    if (!sealed) {
+      const text = snapshotRows ? `No window is sealed yet, and ${number(snapshotRows)} rows are published by snapshots. The next run that finds changes seals a window.`
+        : "No window is sealed yet. The first run that finds changes seals one.";
+      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, text));
       return;
     }
     const draw = () => {
@@ -107,15 +119,20 @@ export async function detail(main, alive, name) {
   const onResize = () => (alive() ? redraw() : removeEventListener("resize", onResize));
   addEventListener("resize", onResize);
 
-  const drawTopics = (pipeline, progress) => {
+  const drawTopics = (pipeline, { progress, contents }) => {
+    const soft = (text) => el("span", { class: "soft" }, text);
     const rows = Object.entries(pipeline.topics).map(([name_, topic]) => {
-      const parts_ = progress.filter((one) => one.topic === topic);
-      const last = parts_.map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
-      return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing published yet")];
+      const last = progress.filter((one) => one.topic === topic).map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
+      const filled = contents.filter((one) => one.topic === topic && one.end_offset > one.first_offset);
+      const offsets = filled.map((one) => `${one.partition}: ${one.first_offset} to ${one.end_offset - 1}`).join(", ");
+      const newest = Math.max(0, ...filled.map((one) => one.newest_ms || 0));
+      const without = filled.length ? "by no window yet" : "nothing published yet";
+      return [name_, el("code", {}, topic), number(filled.reduce((all, one) => all + one.end_offset - one.first_offset, 0)), newest ? when(newest) : "–",
+        offsets ? el("code", {}, offsets) : soft("empty"), last ? el("code", {}, last) : soft(without)];
     });
     parts.topics.replaceChildren(el("h2", {}, "Topics and commit log"),
-      pipeline.topics_error ? problem("The tables cannot be read", pipeline.topics_error) : "",
-      rows.length ? table("Topics", ["Table", "Topic", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
+      pipeline.topics_error && !pipeline.stale ? problem("The tables cannot be read", pipeline.topics_error) : "",
+      pipeline.topics_error ? (pipeline.stale ? unknown() : "") : rows.length ? table("Topics", ["Table", "Topic", "#Records, at most", "Newest record", "~Offsets by partition", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
   const drawTables = (tables) => {
@@ -145,7 +162,8 @@ export async function detail(main, alive, name) {
       (one.columns || []).map((column) => `${column.name} ${type(column)}`).join(", ")]);
     parts.schema.replaceChildren(el("h2", {}, "Schemas"),
       ...(tables.length ? [table("Schemas", ["Table", "Primary key", "~Columns"], described)]
-        : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "No schema yet: the first window reads it.")]),
+        : [el("p", { class: "empty" }, "No table matches the patterns.")]),
+      until || !tables.length ? "" : el("p", { class: "soft" }, "These are the source's columns now. The first window stores them, and then the history of their changes."),
       ...(unknown.length ? [el("h3", {}, "Rows with unknown columns"),
         el("p", {}, `To define the columns, run changefeed schema ${name} --define. To choose what a run does with such rows, use --unknown or the pipeline's setting unknown_schema.`),
         table("Unknown", ["Table", "#Rows", "From", "To", "Action", "~Reason"], unknown.map((one) => [
@@ -155,6 +173,8 @@ export async function detail(main, alive, name) {
   };
 
   const drawSnapshots = ({ snapshots, runs }) => {
+    snapshotRows = snapshots.reduce((all, one) => all + one.rows - one.left_out, 0);
+    if (sealed === 0) drawWindows([]);
     const last = runs[0];
     const open = snapshots.filter((one) => !one.finished);
     const paused = open.some((one) => one.paused);
@@ -180,7 +200,12 @@ export async function detail(main, alive, name) {
       : el("p", { class: "empty" }, "None yet. A backfill publishes a range of the binlog again, concurrently with the windows."));
   };
 
-  const drawVerifications = ({ reports, runs }) => {
+  const waitingFor = ({ run_id: run, wait_seconds: seconds, for: what }) => {
+    const button = el("button", { onclick: () => act(button, () => (what === "run" ? "Run started" : "Resumed"), () => post(`${path}/${what}`, what === "run" ? {} : undefined)) }, what === "run" ? "Run now" : "Resume");
+    return el("p", { class: "notice" }, `Verification ${run} needs changes that the pipeline has not published yet, and ${what === "run" ? "no run of the pipeline is planned" : "the pipeline is paused"}. It waits for at most ${duration(seconds)}. `, button);
+  };
+
+  const drawVerifications = ({ reports, runs, waiting }) => {
     const colours = { equal: "badge good", differs: "badge bad", incomplete: "badge warn" };
     const tables = (report) => report.tables.filter((one) => one.outcome !== "equal").map((one) => {
       const what = [...Object.entries({ ...one.kinds, ...one.faults }).filter(([kind]) => kind !== "equal").map(([kind, count]) => `${number(count)} ${kind}`),
@@ -190,6 +215,7 @@ export async function detail(main, alive, name) {
     const [last] = runs;
     parts.verifications.replaceChildren(el("h2", {}, "Verifications"),
       last ? el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), ` ${ago(last.run_after)}`) : "",
+      waiting ? waitingFor(waiting) : "",
       reports.length ? table("Verifications", ["Result", "Server", "When", "~Range", "#Rows equal", "#Differing", "~Differences"], reports.map((one) => [
         el("span", { class: colours[one.outcome] }, one.outcome), one.follower ? ["follower ", el("code", {}, one.follower)] : "source", ago(new Date(one.finished_at_ms).toISOString()),
         el("code", {}, `${one.low} → ${one.high}`), number(one.compared), number(one.differing), tables(one).join("; ")]))
@@ -204,8 +230,10 @@ export async function detail(main, alive, name) {
   };
 
   const refresh = async () => {
+    const servers = new Outage();
     const pipeline = await get(path);
     if (!alive()) return;
+    servers.add(pipeline.stale);
     const first = !seen.pipeline;
     looks += 1;
     drawHead(pipeline);
@@ -214,16 +242,19 @@ export async function detail(main, alive, name) {
     const quietly = async (what, part, draw) => {
       try {
         const found = await get(`${path}/${what}`);
+        servers.add(found.stale);
+        readAt[what] = found.stale ? found.stale.read_at_ms : Date.now();
         const text = JSON.stringify(found);
         if (alive() && (seen[what] !== text || what === "commit-log")) draw(found);
         seen[what] = text;
       } catch (error) {
-        if (alive() && !seen[what]) part.replaceChildren(problem(`The ${what} cannot be read`, error.message));
+        if (error.status === 503) servers.addRefusal(error, readAt[what]);
+        if (alive() && !seen[what]) part.replaceChildren(...(error.status === 503 ? [el("h2", {}, part.getAttribute("aria-label")), unknown()] : [problem(`The ${what} cannot be read`, error.message)]));
       }
     };
     await Promise.all([
       quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
-      quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
+      quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
       first || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
       quietly("snapshots", parts.snapshots, drawSnapshots),
@@ -231,6 +262,7 @@ export async function detail(main, alive, name) {
       quietly("verifications", parts.verifications, drawVerifications),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
     ]);
+    if (alive()) servers.draw(outage);
   };
 
   for (const part of [parts.windows, parts.topics, parts.tables, parts.schema, parts.snapshots, parts.backfills, parts.verifications, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
@@ -239,6 +271,10 @@ export async function detail(main, alive, name) {
     if (!document.querySelector("dialog[open]")) await refresh().catch(() => {});
   });
 }
+
+// The warnings of the pipeline that was just created, for its own view of settings.
+let saved = null;
+const warning = (text) => el("p", { class: "notice", role: "status" }, `${text}.`);
 
 export async function yaml(main, alive, name) {
   main.replaceChildren(loading("the settings"));
@@ -251,15 +287,20 @@ export async function yaml(main, alive, name) {
   text.value = start.value.yaml;
   const bundle = start.value.bundle;
   text.readOnly = Boolean(bundle);
-  const message = el("div", {}, start.value.note ? el("p", { role: "note" }, start.value.note) : null, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
+  const warnings = saved && saved.name === name ? saved.warnings : [];
+  saved = null;
+  const message = el("div", {}, warnings.map(warning), start.value.note ? el("p", { role: "note" }, start.value.note) : null, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
   const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: async () => {
     save.disabled = true;
     try {
       const done = await call(isNew ? "POST" : "PUT", path, { yaml: text.value }, isNew ? {} : { "If-Match": etag });
       etag = done.etag;
-      message.replaceChildren();
+      message.replaceChildren(...done.value.warnings.map(warning));
       toast(isNew ? `Pipeline ${done.value.name} created` : "Saved");
-      if (isNew) location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}`;
+      if (isNew) {
+        saved = { name: done.value.name, warnings: done.value.warnings };
+        location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}${saved.warnings.length ? "/yaml" : ""}`;
+      }
     } catch (error) {
       message.replaceChildren(problem(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error.message));
     }
@@ -279,6 +320,8 @@ export async function yaml(main, alive, name) {
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: isNew ? "#/" : `#/pipelines/${encodeURIComponent(name)}` }, isNew ? "All pipelines" : name)),
     el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
 }
+
+const unknown = () => el("p", { class: "empty" }, "Not known while a server does not answer.");
 
 const failureOf = ({ task_id: task, attempt, attempts, retried }) => retried
   ? `Attempt ${attempt} of ${attempts} of task ${task} failed; Airflow tries again`

@@ -1,40 +1,93 @@
 // The dialogs. Each except verify's first shows a plan, and then starts the action.
 
-import { airflow, post } from "./api.js";
-import { bytes, el, number, problem, table, toast } from "./dom.js";
+import { airflow, post, REQUIRED } from "./api.js";
+import { bytes, el, number, problem, shown, table, toast } from "./dom.js";
 
 function dialog(title, ...content) {
   const box = el("dialog", { "aria-labelledby": "dialog-title" }, el("div", { class: "stack" },
     el("div", { class: "row between" }, el("h2", { id: "dialog-title" }, title), el("button", { onclick: () => box.close(), "aria-label": "Close" }, "✕")), ...content));
   box.addEventListener("close", () => box.remove());
+  box.addEventListener("input", () => showMistakes(box, {}));
   document.body.append(box);
   box.showModal();
   return box;
 }
 
-const field = (label, hint, input, wide = false) => el("label", { class: wide ? "wide" : null }, label, hint ? el("small", {}, hint) : null, input);
+// A labelled field, with a place for what is wrong with its value.
+function field(label, hint, input, wide = false) {
+  const mistake = el("small", { class: "mistake", id: `mistake-${input.name}`, hidden: true });
+  input.setAttribute("aria-describedby", mistake.id);
+  return el("label", { class: wide ? "wide" : null }, label, input.required ? el("span", { class: "required" }, "required") : null,
+    hint ? el("small", {}, hint) : null, input, mistake);
+}
+
+const fieldsOf = (box) => [...box.querySelectorAll("[aria-describedby]")].filter((input) => !input.closest("[hidden]"));
+
+// Show mistakes (texts by the fields' names) at the fields themselves, and move to the first one.
+function showMistakes(box, mistakes) {
+  for (const input of fieldsOf(box).reverse()) {
+    const place = document.getElementById(`mistake-${input.name}`);
+    const text = mistakes[input.name];
+    place.replaceChildren(text ? shown(text) : "");
+    place.hidden = !text;
+    if (text) input.setAttribute("aria-invalid", "true");
+    else input.removeAttribute("aria-invalid");
+    if (text) input.focus();
+  }
+}
+
+// The mistakes that the browser sees. A plan needs no value of a field that is required for the start only (data-free).
+function mistakesOf(box, isPlan) {
+  const mistake = (input) => {
+    if (input.required && !input.value.trim() && !input.validity.badInput) return isPlan && input.hasAttribute("data-free") ? "" : REQUIRED;
+    return input.validationMessage;
+  };
+  return Object.fromEntries(fieldsOf(box).map((input) => [input.name, mistake(input)]).filter(([, text]) => text));
+}
+
+// Whether no field has a mistake; if one has, it is shown there.
+function areValid(box, isPlan = false) {
+  const mistakes = mistakesOf(box, isPlan);
+  showMistakes(box, mistakes);
+  return !Object.keys(mistakes).length;
+}
+
+// Show a refusal: at the fields that it names, and the rest of it in `message`.
+function refuse(box, message, error) {
+  const names = new Set(fieldsOf(box).map((input) => input.name));
+  const others = Object.entries(error.fields || {}).filter(([name]) => !names.has(name)).map(([name, text]) => `${name}: ${text}`);
+  const text = [...others, error.fields ? error.rest : error.message].filter(Boolean).join("\n");
+  showMistakes(box, error.fields || {});
+  message.replaceChildren(...(text ? [problem("Refused", text)] : []));
+}
 
 function form(box, message, plan, start, { values, planPath, startPath, show, started, after }) {
   let planned = null;
+  let edits = 0;
   const busy = async (button, work) => {
     button.disabled = true;
     message.replaceChildren(el("p", { class: "soft", role: "status" }, "Reading the servers…"));
     try {
       await work();
     } catch (error) {
-      message.replaceChildren(problem("Refused", error.message));
+      refuse(box, message, error);
       start.disabled = true;
     }
     button.disabled = false;
   };
-  const invalidate = () => { planned = null; start.disabled = true; };
+  const invalidate = () => { edits += 1; planned = null; start.disabled = true; };
   box.addEventListener("input", (event) => { if (!event.target.hasAttribute("data-free")) invalidate(); });
-  plan.addEventListener("click", () => busy(plan, async () => {
-    planned = await post(planPath, values());
+  plan.addEventListener("click", () => areValid(box, true) && busy(plan, async () => {
+    let read;
+    do { // again if a field was changed meanwhile: text and button are of one plan
+      read = edits;
+      planned = await post(planPath, values());
+    } while (read !== edits);
     message.replaceChildren(show(planned));
     start.disabled = false;
   }));
   start.addEventListener("click", async () => {
+    if (!areValid(box)) return;
     start.disabled = true;
     try {
       const done = await post(startPath, { ...values(), ...(started.more ? started.more(planned) : {}) });
@@ -42,19 +95,19 @@ function form(box, message, plan, start, { values, planPath, startPath, show, st
       toast(started.text(done));
       await after();
     } catch (error) {
-      message.replaceChildren(problem("Refused", error.message));
+      refuse(box, message, error);
       start.disabled = false;
     }
   });
 }
 
 export function backfillDialog(path, pipeline, after) {
-  const input = (name, placeholder = "") => el("input", { name, placeholder, autocomplete: "off" });
+  const input = (name, placeholder = "", required = false) => el("input", { name, placeholder, required, autocomplete: "off" });
   const forms = {
-    files: [field("From file", "first binlog file", input("from_file", "binlog.000012")), field("To file", "last binlog file, included; empty: the first one", input("to_file"))],
-    coordinates: [field("From", "FILE:POSITION of a commit boundary", input("from_coordinates", "binlog.000012:4")), field("To", "FILE:POSITION, not included", input("to_coordinates"))],
-    gtids: [field("GTID set", "publishes the shortest range with all of these transactions", input("gtids"), true)],
-    times: [field("From", "UTC, or with an offset", input("from_time", "2026-01-31T12:00:00Z")), field("To", "not included; empty: now", input("to_time"))],
+    files: [field("From file", "first binlog file", input("from_file", "binlog.000012", true)), field("To file", "last binlog file, included; empty: the first one", input("to_file"))],
+    coordinates: [field("From", "FILE:POSITION of a commit boundary", input("from_coordinates", "binlog.000012:4", true)), field("To", "FILE:POSITION, not included", input("to_coordinates", "", true))],
+    gtids: [field("GTID set", "publishes the shortest range with all of these transactions", input("gtids", "", true), true)],
+    times: [field("From", "UTC, or with an offset", input("from_time", "2026-01-31T12:00:00Z", true)), field("To", "not included; empty: now", input("to_time"))],
   };
   const kind = el("select", { name: "kind" }, [["files", "Binlog files"], ["coordinates", "Coordinates"], ["gtids", "GTIDs"], ["times", "Times"]].map(([value, text]) => el("option", { value }, text)));
   const groups = Object.entries(forms).map(([name, fields]) => el("div", { class: "fields", "data-form": name }, fields));
@@ -132,7 +185,7 @@ export function verifyDialog(path, pipeline, after) {
     pipeline.followers.map((follower) => el("option", { value: follower }, `follower ${follower}`)));
   const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
   const deep = el("input", { type: "checkbox", name: "deep" });
-  const sample = el("input", { name: "sample_percent", type: "number", min: 1, max: 100, value: 100 });
+  const sample = el("input", { name: "sample_percent", type: "number", min: 1, max: 100, value: 100, required: true });
   const message = el("div", { "aria-live": "polite" });
   const start = el("button", { class: "primary" }, "Start the verification");
   const box = dialog(`Verify ${pipeline.name}`,
@@ -144,6 +197,7 @@ export function verifyDialog(path, pipeline, after) {
       field("Tables", "patterns, one a line; empty: all captured tables", tables, true)),
     message, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
   start.addEventListener("click", async () => {
+    if (!areValid(box)) return;
     start.disabled = true;
     try {
       const done = await post(`${path}/verify`, {
@@ -156,17 +210,18 @@ export function verifyDialog(path, pipeline, after) {
       toast(`Verification ${done.run_id} started`);
       await after();
     } catch (error) {
-      message.replaceChildren(problem("Refused", error.message));
+      refuse(box, message, error);
       start.disabled = false;
     }
   });
 }
 
 export function seekDialog(path, pipeline, after, to = "") {
-  const where = el("input", { name: "to", value: to, list: "seek-places", autocomplete: "off", placeholder: "latest, binlog.000012:4077, 2026-01-31T12:00:00Z" });
-  const why = el("input", { name: "why", autocomplete: "off", "data-free": true });
-  const finish = el("label", { hidden: true }, el("input", { type: "checkbox", name: "finish", checked: true, "data-free": true }),
-    "Finish unfinished windows first", el("small", {}, "if on, they are published and committed before the seek; if off, they are discarded, and messages of them that are in Kafka may be published again"));
+  const where = el("input", { name: "to", value: to, required: true, list: "seek-places", autocomplete: "off", placeholder: "latest, binlog.000012:4077, 2026-01-31T12:00:00Z" });
+  const why = el("input", { name: "why", autocomplete: "off", required: true, "data-free": true });
+  const choice = el("input", { type: "checkbox", name: "finish", checked: true });
+  const finish = el("label", { hidden: true }, choice, "Finish unfinished windows first",
+    el("small", {}, "if on, they are published and committed before the seek; if off, they are discarded, and messages of them that are in Kafka may be published again"));
   const message = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show what happens");
   const start = el("button", { class: "danger", disabled: true }, "Move the checkpoint");
@@ -174,21 +229,22 @@ export function seekDialog(path, pipeline, after, to = "") {
     el("p", { class: "soft" }, "Moves the checkpoint, from which the next run continues. The seek is recorded; a seek back undoes it."),
     el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "none yet"), "."),
     field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
-    field("Reason", "stored in the record of the seek", why), message, finish,
+    field("Reason", "stored in the record of the seek; the plan does not need it", why), message, finish,
     el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_seek__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
   form(box, message, plan, start, {
     planPath: `${path}/seek/plan`,
     startPath: `${path}/seek`,
     after,
-    values: () => ({ to: where.value.trim(), why: why.value.trim(), finish: !finish.hidden && finish.querySelector("input").checked }),
+    values: () => ({ to: where.value.trim(), why: why.value.trim(), finish: choice.checked }),
     show: (planned) => {
       finish.hidden = !planned.unfinished.length;
       const moves = planned.skipped_bytes || planned.repeated_bytes || planned.not_known;
-      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "unknown" : "no effect";
+      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "unknown" : planned.unfinished.length && choice.checked ? "finishes a window" : "no effect";
       return el("div", {},
         el("p", {}, el("code", {}, `${planned.from || "no checkpoint"} → ${planned.to}`)),
         el("p", {}, el("span", { class: moves ? "badge warn" : "badge good" }, what), ` ${planned.effect}.`));
     },
     started: { more: (planned) => ({ expected: planned.from || undefined }), text: (done) => `Seek ${done.run_id} started` },
   });
+  choice.addEventListener("change", () => plan.click()); // the text is of the plan for this choice
 }

@@ -2,8 +2,8 @@
 // on the screen are refreshed.
 
 import { get } from "./api.js";
-import { el, empty, every, loading, problem } from "./dom.js";
-import { badge, facts } from "./state.js";
+import { ago, el, empty, every, loading, problem } from "./dom.js";
+import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 10000;
 
@@ -13,6 +13,7 @@ export async function list(main, alive) {
   if (!alive()) return;
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines" });
   const cards = el("div", { class: "cards" });
+  const outage = el("div", {});
   const nothing = empty("Nothing found", "No pipeline has these words in its name, source, owner, tags or tables.");
   nothing.hidden = true;
   const places = found.pipelines.map((pipeline) => ({ pipeline, card: card(pipeline) }));
@@ -29,7 +30,7 @@ export async function list(main, alive) {
   const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is invalid`, text));
   const none = empty("No pipelines yet", "A pipeline is a YAML file that names a MySQL source, a Kafka cluster and a set of tables.",
     el("p", {}, el("a", { href: "#/new" }, "Create the first pipeline")));
-  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), refused, places.length ? cards : refused.length ? null : none, nothing,
+  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), outage, refused, places.length ? cards : refused.length ? null : none, nothing,
     el("p", {}, el("a", { href: "docs" }, "REST API"))));
   const look = async (queue) => {
     while (queue.length && alive()) {
@@ -37,7 +38,7 @@ export async function list(main, alive) {
       try {
         place.pipeline = await get(`pipelines/${encodeURIComponent(place.pipeline.name)}`);
       } catch (error) {
-        place.pipeline.position = { state: "error", error: error.message };
+        place.pipeline.position = { ...place.pipeline.position, state: "error", error: error.message };
         place.pipeline.standing = { text: "error", kind: "bad" };
       }
       const fresh = card(place.pipeline);
@@ -46,7 +47,12 @@ export async function list(main, alive) {
       place.card = fresh;
     }
   };
-  const lookAt = async (queue) => Promise.all([look(queue), look(queue), look(queue), look(queue)]);
+  const lookAt = async (queue) => {
+    await Promise.all([look(queue), look(queue), look(queue), look(queue)]);
+    const servers = new Outage();
+    for (const { pipeline } of places) servers.add(pipeline.stale, pipeline.name);
+    if (alive()) servers.draw(outage);
+  };
   await lookAt([...places]);
   await every(EVERY_MS, alive, () => lookAt(places.filter((place) => isSeen(place.card))));
 }
@@ -61,11 +67,15 @@ function heading(more) {
 }
 
 function card(pipeline) {
-  const error = (pipeline.position && pipeline.position.error) || (pipeline.last_error && pipeline.last_error.text);
+  const at = pipeline.position;
+  const { missing } = pipeline.dag;
+  const error = (at && !at.unavailable && at.error) || (pipeline.last_error && pipeline.last_error.text);
   return el("article", { class: "card", "data-pipeline": pipeline.name },
     el("div", { class: "row between" },
       el("h2", {}, el("a", { href: `#/pipelines/${encodeURIComponent(pipeline.name)}` }, pipeline.name)), badge(pipeline)),
     el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}, `, el("code", {}, pipeline.tables.include.join(", "))),
+    at && at.last_known ? el("p", { class: "soft" }, `Last known, read ${ago(new Date(pipeline.stale.read_at_ms).toISOString())}:`) : null,
     facts(pipeline),
+    missing && missing.overdue ? notLoaded(missing) : null,
     error ? problem("Last error", error) : null);
 }
