@@ -87,7 +87,7 @@ test-durations: lint ## The complete suite; records the duration of each file, w
 
 test-long: $(READY) ## Further cases of tests that are in `make test-all`: other stages of a kill, other servers and formats
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 3 -m long $(ARGS)
+	CHANGEFEED_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -n 3 -m "long or random" $(ARGS)
 
 test-unit: $(READY) ## The tests without servers
 	$(BIN)/python -m pytest tests/unit $(ARGS)

@@ -68,7 +68,8 @@ case ${1:-} in
     driver)
         shift
         name_user
-        run "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+        # Signals go to Python, too, which returns the run's claim: the pod ends when the JVM has ended.
+        exec dumb-init -- "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
         ;;
     executor)
         name_user

@@ -463,7 +463,7 @@ def _statuses(api: Any) -> str:
 
 _STATSD = {
     "changefeed.lag_bytes": "Bytes of binlog between checkpoint and head.",
-    "changefeed.lag_seconds": "Age of the oldest change that is not published, in seconds.",
+    "changefeed.lag_seconds": "Age of the oldest unpublished change of the pipeline's tables, in seconds; 0 for none.",
     "changefeed.retention_headroom_seconds": "Seconds until the server purges the checkpoint's binlog file.",
     "changefeed.windows": "Committed windows.",
     "changefeed.bytes": "Bytes of binlog in committed windows.",

@@ -35,7 +35,10 @@ from devstack.spark_connect import SparkConnectServer
 
 # No deadline: the time of an example depends on the load of the machine.
 hypothesis.settings.register_profile(
-    "changefeed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "changefeed",
+    deadline=None,
+    derandomize=os.environ.get("CHANGEFEED_SEED") != "0",
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("changefeed")
 

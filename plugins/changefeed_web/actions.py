@@ -29,6 +29,7 @@ from changefeed.settings.site import site_archive
 from changefeed_web import position, readings, slots
 from changefeed_web.access import GetUserDep, require_permission, write_audit_log
 from changefeed_web.dag_state import dag_state
+from changefeed_web.loading import missing_dag
 from changefeed_web.pipelines import pipeline_of
 
 router = APIRouter(tags=["actions"])
@@ -207,7 +208,7 @@ def _set_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
     with create_session() as session:
         model = session.scalar(select(DagModel).where(DagModel.dag_id == ingest_dag_id(name)))
         if model is None:
-            raise HTTPException(409, f"Airflow has not loaded DAG {ingest_dag_id(name)} yet; try again in a minute")
+            raise _not_loaded(name, ingest_dag_id(name))
         model.is_paused = paused
     write_audit_log(user, "pause" if paused else "resume", name)
     return {"name": name, "paused": paused}
@@ -223,6 +224,12 @@ def _set_snapshot_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any
     return {"name": name, "paused": paused, "snapshots": identities}
 
 
+def _not_loaded(name: str, dag_id: str) -> HTTPException:
+    missing = missing_dag(name, dag_state(ingest_dag_id(name)))
+    advice = missing["text"] if missing else "Try again in a minute."
+    return HTTPException(409, f"Airflow has not loaded DAG {dag_id} yet. Nothing was done. {advice}")
+
+
 def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:
     try:
         started = trigger_dag(
@@ -232,7 +239,7 @@ def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, A
             conf=conf,
         )
     except DagNotFound:
-        raise HTTPException(409, f"Airflow has not loaded DAG {dag_id} yet; try again in a minute") from None
+        raise _not_loaded(name, dag_id) from None
     except (ParamValidationError, ValueError) as error:
         raise HTTPException(422, str(error)) from None
     if started is None:

@@ -17,7 +17,8 @@ from changefeed.airflow.ingest_dag import ACTIVE_STATES, INGEST_TASK
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:
-    """The state of a DAG. ``known`` is False until the DAG processor has parsed its file.
+    """The state of a DAG. ``known`` is False until the DAG processor has parsed its file, which it last did at
+    ``last_parsed``.
 
     ``running`` are the ids of unfinished runs. ``held`` are the ids of the unfinished runs that wait until the DAG is
     resumed: the DAG is paused, and none of their tasks is active.
@@ -43,6 +44,7 @@ def dag_state(dag_id: str) -> dict[str, Any]:
         return {
             "dag_id": dag_id,
             "known": model is not None and not model.is_stale,
+            "last_parsed": _iso(model.last_parsed_time) if model else None,
             "paused": paused,
             "schedule": model.timetable_summary if model else None,
             "next_run": _iso(model.next_dagrun_create_after) if model else None,
@@ -53,10 +55,16 @@ def dag_state(dag_id: str) -> dict[str, Any]:
 
 
 def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
-    """The last runs of a DAG, latest first, with their conf."""
+    """The last runs of a DAG, latest first, with their conf, without those that found nothing to do."""
+    idle = select(TaskInstance.run_id).where(
+        TaskInstance.dag_id == dag_id, TaskInstance.task_id == "plan", TaskInstance.state == "skipped"
+    )
     with create_session() as session:
         latest = session.scalars(
-            select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
+            select(DagRun)
+            .where(DagRun.dag_id == dag_id, DagRun.run_id.not_in(idle))
+            .order_by(DagRun.run_after.desc())
+            .limit(limit)
         )
         return [{**_run(run), "href": f"/dags/{dag_id}/runs/{run.run_id}", "conf": run.conf or {}} for run in latest]
 

@@ -4,6 +4,7 @@ While a server does not answer, the answers have the last known values, and ``st
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -12,6 +13,7 @@ from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
+from changefeed.errors import ChangefeedError
 from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, require_permission
@@ -76,15 +78,24 @@ def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
 
 @router.get("/pipelines/{name}/commit-log", dependencies=[Depends(slots.look)])
 def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
-    """The last published message of each topic-partition, by the commit log."""
+    """The last message that a window published to each topic-partition, by the commit log, and what the topics of the
+    captured tables contain, whatever wrote it.
+
+    ``contents`` has the offsets of each partition and the time of its newest record (``newest_ms``; null before Kafka
+    3.0).
+    """
     require_permission(user, "GET", name)
-    stale = Staleness()
-    by_partition = position.commit_log(pipeline_of(name), stale).progress
+    stale, pipeline = Staleness(), pipeline_of(name)
+    by_partition = position.commit_log(pipeline, stale).progress
+    topics = {topic for topic, _ in by_partition}
+    with suppress(ChangefeedError):  # of the source; the page shows it
+        topics |= set(position.topics(pipeline, stale).values())
     return {
         "progress": [
             {"topic": topic, "partition": partition, **progress.to_json()}
             for (topic, partition), progress in sorted(by_partition.items())
         ],
+        "contents": position.contents(pipeline, topics, stale),
         "stale": stale.to_json(),
     }
 
@@ -106,7 +117,8 @@ def tables(name: str, user: GetUserDep) -> dict[str, Any]:
 def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The captured tables by the schema history, and the last DDL statements that changed them, latest first.
 
-    ``until`` are the coordinates up to which the history is complete; null before the first window.
+    ``until`` are the coordinates up to which the history is complete. Before the first window it is null, and the
+    columns are those that the source has now.
     """
     require_permission(user, "GET", name)
     stale = Staleness()

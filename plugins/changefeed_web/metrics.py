@@ -32,7 +32,7 @@ METRICS = {
     "changefeed_paused": Metric("1 if the pipeline's ingest DAG is paused, else 0"),
     "changefeed_last_run_retries": Metric("Retries of tasks of the last run"),
     "changefeed_lag_bytes": Metric("Bytes of binlog between checkpoint and head"),
-    "changefeed_lag_seconds": Metric("Age in seconds of the oldest change that is not published"),
+    "changefeed_lag_seconds": Metric("Age in seconds of the oldest unpublished change of the pipeline's tables"),
     "changefeed_committed_at_seconds": Metric("Time of the last commit of the checkpoint, in Unix seconds"),
     "changefeed_retention_headroom_seconds": Metric("Seconds until the server purges the checkpoint's binlog file"),
     "changefeed_window": Metric("Number of the last sealed window"),

@@ -32,6 +32,7 @@ from changefeed_web.access import (
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
 from changefeed_web.dag_state import dag_state, last_error
+from changefeed_web.loading import missing_dag
 from changefeed_web.readings import Staleness
 from changefeed_web.standing import standing
 
@@ -104,6 +105,9 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     While a server does not answer, ``position`` has the ``last_known`` position, and ``stale`` the ``errors`` by class
     and when the oldest value was read (``read_at_ms``, null if nothing is known); otherwise ``stale`` is null. The
     answers about windows, tables, schemas and the other parts have the same ``stale``.
+
+    If Airflow has not loaded the DAG, ``missing`` of ``dag`` has since when (``since``), whether it is ``overdue``, and
+    what to do (``text``).
     """
     require_permission(user, "GET", name)
     text = _read_text(name)
@@ -245,7 +249,7 @@ async def _file_answer(text: PipelineText, user: Any, response: Response) -> dic
     return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name), "warnings": warnings}
 
 
-_NOT_CHECKED = "whether the source has tables that match the patterns of `tables` was not checked: {}"
+_NOT_CHECKED = "Whether the source has tables that match the patterns of `tables` was not checked: {}"
 
 
 def _table_warnings(text: PipelineText, user: Any) -> list[str]:
@@ -265,11 +269,11 @@ def describe_unmatched(tables: TableSettings, captured: Collection[str]) -> list
     if not unmatched:
         return []
     patterns = ", ".join(unmatched)
-    excluded = ", except those that `exclude` leaves out" if tables.exclude else ""
-    effect = "it is published as soon as there is one" if captured else "the pipeline publishes nothing until then"
+    excluded = ", or `exclude` leaves them out" if tables.exclude else ""
+    effect = "it publishes nothing for it" if captured else "it publishes nothing"
     return [
-        f"expected a table of the source for each pattern of `tables`, found none for {patterns}{excluded}. The "
-        f"pipeline is saved, and {effect}. Correct the pattern, or create the table"
+        f"No table of the source matches {patterns}{excluded}. The pipeline is saved, and {effect} until there is one. "
+        "Correct the pattern in `tables`, or create the table"
     ]
 
 
@@ -287,6 +291,7 @@ def _describe(
     pipeline: Pipeline, text: PipelineText | None, user: Any, positions: dict[str, Any] | None
 ) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
+    dag["missing"] = missing_dag(pipeline.name, dag)
     error = None
     if positions and not may_read_logs(user, dag["dag_id"]):
         positions = _without_reasons(positions)

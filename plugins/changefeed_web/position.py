@@ -1,6 +1,6 @@
 """Reads the state of a pipeline from its source, its topics and its commit log, through the cache of `readings`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -145,6 +145,17 @@ def _commit_log(pipeline: Pipeline, stale: Staleness | None) -> Any:
     return read_cached("commit log", pipeline, read, stale)
 
 
+def contents(pipeline: Pipeline, names: Collection[str], stale: Staleness | None = None) -> list[dict[str, Any]]:
+    """Offsets and newest record of each partition of the topics ``names``; raises ChangefeedError."""
+    from changefeed.kafka.topics import partition_contents
+    from changefeed_web.breaker import GuardedConnections
+
+    def read() -> list[dict[str, Any]]:
+        return [each.to_json() for each in partition_contents(GuardedConnections.of(pipeline).kafka, names)]
+
+    return list(read_cached("contents", pipeline, read, stale))
+
+
 def reports(pipeline: Pipeline, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Reports of the last comparison with each server, latest first; raises ChangefeedError."""
     from changefeed.verify.report import last_reports
@@ -153,25 +164,18 @@ def reports(pipeline: Pipeline, stale: Staleness | None = None) -> list[dict[str
 
 
 def schemas(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> dict[str, Any]:
-    """Tables with their columns by the schema history, and the last DDL statements; raises ChangefeedError."""
-    from changefeed.ddl.table import Table
+    """Tables with their columns by the schema history, and the last DDL statements; raises ChangefeedError.
+
+    Without a history, the columns are those that the source has now.
+    """
     from changefeed.pipeline.schema_history import captured_tables, load_history
-    from changefeed.pipeline.unknown_tables import describe_problem, unknown_ranges
+    from changefeed.pipeline.unknown_tables import unknown_ranges
     from changefeed_web.breaker import GuardedConnections
 
     history = read_cached("schema history", pipeline, lambda: load_history(GuardedConnections.of(pipeline)), stale)
     if history is None:
-        return {"until": None, "tables": [], "changes": [], "unknown": []}
-    tables = []
-    for name, entry in captured_tables(pipeline, history):
-        known: dict[str, Any] = {"database": name.database, "table": name.table}
-        if isinstance(entry, Table):
-            columns = pipeline.redact_table(entry.schema).columns
-            known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
-            known["columns"] = [asdict(column) for column in columns]
-        else:
-            known["problem"] = describe_problem(pipeline, entry)
-        tables.append(known)
+        schemas = read_cached("schemas", pipeline, lambda: _schemas_of_source(pipeline), stale)
+        return {"until": None, "tables": _described_tables(pipeline, schemas), "changes": [], "unknown": []}
     changes = [
         {
             "coordinates": str(entry.coordinates),
@@ -183,5 +187,32 @@ def schemas(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> d
         for entry in reversed(history.timeline.entries)
         if any(pipeline.tables.matches(*name) for name in entry.touched)
     ]
+    tables = _described_tables(pipeline, captured_tables(pipeline, history))
     unknown = [each.to_json() for each in unknown_ranges(pipeline, history, history.until)]
     return {"until": str(history.until), "tables": tables, "changes": changes[:limit], "unknown": unknown}
+
+
+def _schemas_of_source(pipeline: Pipeline) -> list[tuple[Any, Any]]:
+    from changefeed.source.mysql.server_schemas import current_schemas
+    from changefeed_web.breaker import GuardedConnections
+
+    with GuardedConnections.of(pipeline).session() as session:
+        entries = current_schemas(session).tables
+    return sorted((name, entry) for name, entry in entries.items() if pipeline.tables.matches(*name))
+
+
+def _described_tables(pipeline: Pipeline, entries: Sequence[tuple[Any, Any]]) -> list[dict[str, Any]]:
+    from changefeed.ddl.table import Table
+    from changefeed.pipeline.unknown_tables import describe_problem
+
+    tables = []
+    for name, entry in entries:
+        known: dict[str, Any] = {"database": name.database, "table": name.table}
+        if isinstance(entry, Table):
+            columns = pipeline.redact_table(entry.schema).columns
+            known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
+            known["columns"] = [asdict(column) for column in columns]
+        else:
+            known["problem"] = describe_problem(pipeline, entry)
+        tables.append(known)
+    return tables

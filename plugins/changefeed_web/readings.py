@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from changefeed.settings.pipeline import Pipeline
 
 CACHE_SECONDS = 4.0
 SLOW_SECONDS = 3.0
-"""How long a request waits for the read of another request before it gets the last known values."""
+"""How long a request waits for servers before it gets the last known values."""
 
 
 @dataclass
@@ -51,11 +52,19 @@ class _Reading:
     known: Any = None
     known_at_ms: int | None = None
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it may be used without another read."""
+        return time.monotonic() - self.since < CACHE_SECONDS
+
 
 _readings: dict[tuple[str, str], _Reading] = {}
 """By (what, name of the pipeline)."""
 _locks: dict[tuple[str, str], threading.Lock] = {}
+_refreshes: dict[tuple[str, str], Future[_Reading]] = {}
+"""The last read of each key in the background. At most one is under way."""
 _guard = threading.Lock()
+_threads = ThreadPoolExecutor(16, "changefeed-readings")
 
 
 def read_cached(
@@ -72,20 +81,14 @@ def read_cached(
     read.
     """
     key = (what, pipeline.name)
-    with _guard:
-        lock = _locks.setdefault(key, threading.Lock())
-    before = _reading(key, pipeline)
-    can_wait = stale is None or before is None or before.known_at_ms is None
-    if not lock.acquire(timeout=-1 if can_wait else SLOW_SECONDS):
-        assert stale is not None
-        assert before is not None
-        return _use_known(before, _slow(pipeline), stale)
-    try:
-        reading = _reading(key, pipeline)
-        if reading is None or time.monotonic() - reading.since >= CACHE_SECONDS:
-            reading = _readings[key] = _read(pipeline, read, is_known, reading)
-    finally:
-        lock.release()
+    reading = _reading(key, pipeline)
+    if stale is None or reading is None or reading.known_at_ms is None:
+        reading = _refresh(key, pipeline, read, is_known)
+    elif not reading.is_fresh:
+        refreshed = _refresh_in_background(key, pipeline, read, is_known)
+        if not wait([refreshed], SLOW_SECONDS).done:
+            return _use_known(reading, _slow(pipeline), stale)
+        reading = refreshed.result()
     if not isinstance(reading.answer, ChangefeedError):
         return reading.answer
     if isinstance(reading.answer, RetryableError) and stale is not None:
@@ -118,6 +121,28 @@ def last_known(what: str, pipeline: Pipeline) -> tuple[Any, int] | None:
     """The last known value and when it was read, in Unix milliseconds."""
     reading = _reading((what, pipeline.name), pipeline)
     return None if reading is None or reading.known_at_ms is None else (reading.known, reading.known_at_ms)
+
+
+def _refresh(
+    key: tuple[str, str], pipeline: Pipeline, read: Callable[[], Any], is_known: Callable[[Any], bool]
+) -> _Reading:
+    with _guard:
+        lock = _locks.setdefault(key, threading.Lock())
+    with lock:
+        reading = _reading(key, pipeline)
+        if reading is None or not reading.is_fresh:
+            reading = _readings[key] = _read(pipeline, read, is_known, reading)
+        return reading
+
+
+def _refresh_in_background(
+    key: tuple[str, str], pipeline: Pipeline, read: Callable[[], Any], is_known: Callable[[Any], bool]
+) -> Future[_Reading]:
+    with _guard:
+        refresh = _refreshes.get(key)
+        if refresh is None or refresh.done():
+            refresh = _refreshes[key] = _threads.submit(_refresh, key, pipeline, read, is_known)
+        return refresh
 
 
 def _read(

@@ -10,10 +10,12 @@ LATE = timedelta(minutes=1)
 def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime) -> dict[str, str]:
     """``text`` of the badge, and ``kind`` (good, warn, bad or '') for its colour.
 
-    ``dag`` is the result of `dag_state`, ``position`` that of `position.position`, or None if it was not read.
+    ``dag`` is the result of `dag_state` with `missing_dag`. ``position`` is that of `position.position`, or None if it
+    was not read.
     """
     if not dag["known"]:
-        return _word("not loaded yet", "warn")
+        is_overdue = dag["missing"] and dag["missing"]["overdue"]
+        return _word("not loaded", "bad") if is_overdue else _word("not loaded yet", "warn")
     if position and position["state"] == "error":
         return _word("no answer" if position.get("unavailable") else "error", "bad")
     if position and position.get("parked"):
@@ -31,6 +33,8 @@ def standing(dag: dict[str, Any], position: dict[str, Any] | None, now: datetime
         return _word("…")
     if position["state"] != "behind":
         return _word("up to date", "good") if position["state"] == "current" else _word(position["state"])
+    if position.get("own_changes") is False and dag["next_run"] is None:
+        return _word("up to date", "good")
     if not _is_newer_than_last_run(dag["last_run"], position, now):
         return _word("behind", "warn")
     if dag["next_run"] is None:

@@ -76,7 +76,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     followed = "followers: [{connection: copy_a}, {connection: copy_b, databases: [shop]}]\nvalues: {temporal: iso}\n"
     (folder / "followed.yaml").write_text(GOOD.format(name="followed") + followed)
     (folder / "masked.yaml").write_text(GOOD.format(name="masked") + followed + "skip: [d]\n")
-    (folder / "twin.yaml").write_text(GOOD.format(name="twin"))
+    (folder / "twin.yaml").write_text(GOOD.format(name="twin") + "snapshot: {new_tables: true}\n")
     (folder / "twin.copy.yaml").write_text(GOOD.format(name="twin"))
     return folder
 
@@ -157,9 +157,10 @@ def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, An
 
 def test_airflow_starts_the_first_snapshot_of_a_pipeline_that_begins_with_one(mixed: dict[str, Any]) -> None:
     schedules = {name: mixed["dags"][f"changefeed_snapshot__{name}"]["schedule"] for name in ("one", "full", "twin")}
-    assert schedules == {"one": "None", "full": "@once", "twin": "None"}
-    tasks = mixed["dags"]["changefeed_snapshot__full"]["tasks"].values()
-    assert {task["retries"] for task in tasks} == {1000}, "it waits until somebody has mended a wrong setting"
+    assert schedules == {"one": "None", "full": "@once", "twin": mixed["dags"]["changefeed_ingest__twin"]["schedule"]}
+    for name in ("full", "twin"):
+        tasks = mixed["dags"][f"changefeed_snapshot__{name}"]["tasks"].values()
+        assert {task["retries"] for task in tasks} == {1000}, "it waits until somebody has mended a wrong setting"
 
 
 def test_replicate_dag_has_a_task_for_each_follower(mixed: dict[str, Any]) -> None:

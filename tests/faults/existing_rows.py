@@ -64,7 +64,7 @@ class Writer:
         self, server: SqlServer, database: str, rows: int, *, pause_seconds: float = 0.005, seed: int = 0
     ) -> None:
         self._server, self._database, self._rows, self._pause = server, database, rows, pause_seconds
-        self._random = random.Random(f"{database}{seed}")
+        self._random = random.Random(seed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.statements = 0

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import queue
-import random
 import re
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 
 import yaml
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
+from seeds import of_this_test
 
 from changefeed import errors
 from devstack.kafka import KafkaBroker
@@ -183,7 +183,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         self.numbers = itertools.count(1)
-        self.random = random.Random(self.name)
+        self.random = of_this_test()
         self.state = self.folder / "state.db"
         self.mysql.execute(
             f"CREATE DATABASE IF NOT EXISTS `{self.name}`",

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from faults.existing_rows import TABLES, Writer, begin, check_equal, finish, prepare, snapshot_beside_runs
+from seeds import choose_seed
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -33,8 +34,7 @@ def test_many_rows_beside_writers_and_kills_end_as_the_source_is(
     feed = prepare(request.getfixturevalue(server), rows=rows)
     feed.settings["kafka"] = {"connection": "kafka_faults", "lease_seconds": 2}
     feed.use_connect(spark_connect.url)
-    seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
-    print(f"\nCHANGEFEED_SEED={seed}, {ROWS} rows, {KILLS} kills", flush=True)
+    seed = choose_seed()
     chance, killed, began = random.Random(seed), 0, time.monotonic()
     arguments = ["--chunk-rows", str(max(300, rows // 4))]
     with contextlib.ExitStack() as stack:

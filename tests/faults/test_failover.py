@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from both_settings import on_both_settings
+from both_settings import on_stock_servers_first
 from faults.conftest import Pair
 from faults.feed import TABLES, Feed
 from faults.replica import replicate, stop_replicating, wait_until_caught_up
@@ -39,7 +39,7 @@ def refusal_of(feed: Feed, *words: str) -> str:
     return run.text()
 
 
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.parametrize(
     ("pair", "stage"),
     [

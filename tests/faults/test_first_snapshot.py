@@ -1,4 +1,4 @@
-"""`start: snapshot`: the first run publishes the existing rows by itself, once, and goes on after a kill."""
+"""`start: snapshot` and `snapshot: {new_tables: true}`: runs publish existing rows by themselves, also after a kill."""
 
 from __future__ import annotations
 
@@ -112,8 +112,69 @@ def test_two_runs_at_once_take_one_first_snapshot(feed: Feed) -> None:
     assert first.wait_until_held(400), first.text()
     code, text = run(feed)
     assert code == 0, text
-    assert "the next run continues the first snapshot" in text
+    assert "the next run continues snapshot first" in text
     first.go_on()
     assert first.result() == 0, first.text()
     assert len(reads(feed, "numbers")) == ROWS
     assert run(feed)[0] == NOTHING_NEW
+
+
+@pytest.mark.parametrize("server", ["feed", pytest.param("mariadb_feed", marks=pytest.mark.extended)])
+def test_killed_snapshot_of_new_tables_is_continued_and_publishes_each_row_once(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    """Of a table that the patterns match later, and of a renamed one; not of tables that windows published."""
+    feed = request.getfixturevalue(server)
+    make_tables(feed.mysql, feed.name, ROWS)
+    feed.mysql.execute(f"CREATE DATABASE `{feed.name}_x`", f"CREATE TABLE `{feed.name}_x`.t (id INT PRIMARY KEY)")
+    feed.mysql.execute(f"INSERT INTO `{feed.name}_x`.t VALUES (1), (2)")
+    feed.settings["snapshot"] = {"new_tables": True}
+    configure(feed, "pairs", "born*", "renamed")
+    assert run(feed)[0] == NOTHING_NEW
+    feed.mysql.execute(
+        f"CREATE TABLE `{feed.name}`.born (id INT PRIMARY KEY)", f"INSERT INTO `{feed.name}`.born VALUES (1), (2), (3)"
+    )
+    code, text = run(feed)
+    assert (code, "a snapshot publishes" in text) == (0, False), text
+    assert len(feed.records("born")) == 3
+    assert reads(feed, "pairs") == [], "it matched before"
+
+    configure(feed, "pairs", "born*", "renamed", "numbers")
+    killed = feed.fork_command("in_open_transaction", "run", feed.name)  # nothing is new in the binlog
+    assert killed.wait_until_held(400), killed.text()
+    killed.kill()
+    feed.mysql.execute(
+        f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE version = 1 LIMIT 40",
+        f"RENAME TABLE `{feed.name}_x`.t TO `{feed.name}`.renamed",
+        f"RENAME TABLE `{feed.name}`.born TO `{feed.name}`.born_again",
+    )
+    text = ""
+    for _ in range(3):  # the snapshot of one table, then that of the other
+        code, more = run(feed)
+        text += more
+        if code == NOTHING_NEW:
+            break
+        assert code == 0, more
+    assert text.count("a snapshot publishes the existing rows of new tables") == 2, text
+    check_rows(feed)
+    assert ROWS - 40 <= len(reads(feed, "numbers")) <= ROWS
+    assert sorted(row["id"] for row in reads(feed, "renamed")) == [1, 2]
+    assert feed.records("born_again") == [], "windows published its rows under its old name"
+
+    known = len(reads(feed, "numbers"))
+    feed.mysql.execute(f"DROP TABLE `{feed.name}`.numbers", f"DROP DATABASE `{feed.name}_x`")
+    feed.run_until_current()
+    make_numbers_again(feed)
+    code, text = run(feed)
+    assert (code, "a snapshot publishes" in text) == (0, False), text
+    assert run(feed)[0] == NOTHING_NEW
+    rows = row_from_records(feed.records("numbers")).values()
+    assert sum(row["text"] == "new" for row in rows) == 2
+    assert len(reads(feed, "numbers")) == known, "windows publish the rows of a table that is created again"
+
+
+def make_numbers_again(feed: Feed) -> None:
+    feed.mysql.execute(
+        f"CREATE TABLE `{feed.name}`.numbers (id INT PRIMARY KEY, version INT NOT NULL, text VARCHAR(60))",
+        f"INSERT INTO `{feed.name}`.numbers VALUES (100001, 1, 'new'), (100002, 1, 'new')",
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from faults.feed import Feed, Runner
 from faults.test_schema_moments import asked, begin_here, rows, sql, tried
 from integration.random_tables import RandomTable, column_makers, columns_of_all_charsets
+from seeds import of_this_test
 
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -120,7 +120,7 @@ def test_removing_the_setting_resumes_following_ddl(frozen: Feed) -> None:
 
 @pytest.mark.parametrize("frozen", [*WITHOUT_NAMES, *WITH_NAMES], indirect=True)
 def test_tables_of_all_types_do_not_contradict_themselves(frozen: Feed) -> None:
-    rng, is_mariadb = random.Random(frozen.name), isinstance(frozen.mysql, MariadbServer)
+    rng, is_mariadb = of_this_test(), isinstance(frozen.mysql, MariadbServer)
     tables = [
         RandomTable(frozen.name, f"of_{kind}", [make(rng, f"c{number}") for number in range(6)])
         for kind, make in column_makers(is_mariadb).items()

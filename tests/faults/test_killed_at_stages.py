@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from both_settings import on_both_settings
+from both_settings import on_stock_servers_first
 from faults.feed import NOTHING_NEW, Feed
 
 from changefeed.model.fault_point import STAGES
@@ -11,7 +11,7 @@ from changefeed.model.fault_point import STAGES
 pytestmark = pytest.mark.timeout(600)
 
 
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.parametrize("stage", STAGES)
 def test_killed_at_a_stage_the_next_run_repeats_nothing_and_loses_nothing(feed: Feed, stage: str) -> None:
     feed.write()

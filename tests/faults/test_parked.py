@@ -12,6 +12,7 @@ import pytest
 from faults.existing_rows import row_from_records
 from faults.feed import NOTHING_NEW, Feed, Runner, in_order
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
+from long_form import long
 
 from changefeed.errors import BadRecordError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLog
@@ -177,11 +178,9 @@ def test_a_run_killed_while_it_parks_a_table_leaves_no_gap(feed: Feed, marker: P
     "stage",
     [
         "after_transaction_commit:2",
-        pytest.param("in_decode", marks=pytest.mark.extended),
         pytest.param("before_seal", marks=pytest.mark.extended),
-        pytest.param("after_seal", marks=pytest.mark.extended),
         "after_unpark_window",
-        pytest.param("after_unpark", marks=pytest.mark.extended),
+        *long("in_decode", "after_seal", "after_unpark"),
     ],
 )
 def test_an_unpark_killed_at_a_stage_continues_after_windows_without_the_table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -11,6 +10,7 @@ import pytest
 from both_settings import on_both_settings
 from faults.conftest import LONG
 from faults.feed import Feed
+from seeds import choose_seed
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -27,8 +27,7 @@ TIMEOUT_SECONDS = 900
 
 def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
     """Start runs one after another under a writer until ``kills`` were killed; then one run that ends."""
-    seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
-    print(f"\nCHANGEFEED_SEED={seed}, {kills} kills", flush=True)
+    seed = choose_seed()
     chance = random.Random(seed)
     feed.random = random.Random(seed + 1)
     done = threading.Event()

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 
 import pytest
-from both_settings import on_both_settings
+from both_settings import on_stock_servers_first
 from faults.feed import Feed
 from integration.topic_rows import records_of
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.extended
 NAMES = {"old": ("kind", "zone"), "new": ("sort", "area")}
 
 
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.parametrize("names", ["old", "new"])
 def test_columns_renamed_in_mid_window_are_known_by_old_and_new_names(
     feed: Feed, names: str, spark_connect: SparkConnectServer

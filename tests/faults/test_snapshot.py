@@ -30,6 +30,7 @@ from faults.existing_rows import (
 from faults.feed import Feed, Run, processes_of
 from integration.topic_rows import event_ids, select_rows
 from long_form import long
+from seeds import choose_seed
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -65,8 +66,7 @@ def test_existing_rows_and_all_changes_end_as_the_source_is(
 def test_snapshot_killed_at_random_repeats_and_loses_nothing(feed: Feed, spark_connect: SparkConnectServer) -> None:
     """The driver is killed; its tasks continue in the Connect server."""
     prepare(feed).use_connect(spark_connect.url)
-    seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
-    print(f"\nCHANGEFEED_SEED={seed}, {KILLS} kills", flush=True)
+    seed = choose_seed()
     chance = random.Random(seed)
     killed = 0
     slowly = ("--rows-per-second", "30" if LONG else "1500")

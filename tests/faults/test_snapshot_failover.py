@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from both_settings import on_both_settings
+from both_settings import on_stock_servers_first
 from faults.conftest import Pair
 from faults.existing_rows import ROWS, begin, finish, prepare, reads
 from faults.feed import Feed
@@ -19,7 +19,7 @@ from devstack.spark_connect import SparkConnectServer
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
 def test_snapshot_continues_on_another_server_after_the_pipelines_failover(
     pair: Pair, pair_feed: Feed, spark_connect: SparkConnectServer

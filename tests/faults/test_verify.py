@@ -10,7 +10,7 @@ from typing import Any
 
 import kafka
 import pytest
-from both_settings import on_both_settings
+from both_settings import on_stock_servers_first
 from faults.existing_rows import finish
 from faults.feed import Feed
 from integration.topic_rows import event_ids, records_of
@@ -118,7 +118,7 @@ def with_value(record: Any, **after: Any) -> Any:
 
 
 @pytest.mark.extended
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.usefixtures("server_settings")
 def test_rows_of_all_sorts_of_keys_are_equal_chunk_by_chunk(any_feed: Feed) -> None:
     feed = any_feed
@@ -141,7 +141,7 @@ def test_rows_of_all_sorts_of_keys_are_equal_chunk_by_chunk(any_feed: Feed) -> N
     assert {table.name.partition(".")[2] for table in report.tables} == {*ALL_KEYS, "accounts", "journal"}
 
 
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.usefixtures("server_settings")
 def test_each_fault_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
     feed = any_feed

@@ -8,50 +8,24 @@ import os
 import secrets
 import signal
 import stat
-import subprocess
-import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psutil
 import pytest
-from airflow_database import environment
-from faults.feed import Feed, Run
-from faults.test_speculation import connections_of
+from faults.cluster_tasks import ClusterTasks, files_with, kernel_cache, wait
+from faults.feed import Feed
 
-from changefeed.ingest.cut import cut
-from changefeed.pipeline.plan import plan
-from changefeed.settings.requests.run import RunBounds
 from changefeed.spark.job_file import JOB_FILE
-from changefeed.state.table_store import TableCheckpointStore
 from devstack.identity import ProcessId
 from devstack.process import run_server
 from devstack.spark_cluster import spark_home
 from devstack.yarn import YarnCluster
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(1800)]
-
-OPERATOR = """\
-import json, signal, sys
-from pathlib import Path
-from types import SimpleNamespace
-from changefeed.airflow.ingest_operator import IngestOperator
-
-def kill(*_):
-    job.on_kill()
-    sys.exit(9)
-
-planned = json.loads(Path(sys.argv[2]).read_text())
-task = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: planned)
-job = IngestOperator(task_id="ingest", pipeline=sys.argv[1])
-job.application_args = [sys.argv[1]]
-signal.signal(signal.SIGTERM, kill)
-job.execute({"ti": task})
-"""
 
 
 @pytest.fixture(scope="module")
@@ -60,70 +34,22 @@ def yarn(session_folder: Path) -> Iterator[YarnCluster]:
         yield cluster
 
 
-class Tasks:
-    """Attempts of the task `ingest` of a feed, with one plan, each in its own process."""
+class Tasks(ClusterTasks):
+    """Attempts of the task `ingest` with a driver on YARN."""
 
     def __init__(self, feed: Feed, yarn: YarnCluster) -> None:
-        self.feed, self.yarn, self.held = feed, yarn, feed.folder / "held"
-        self.plan, self.events = feed.folder / "plan.json", feed.folder / "events"
-        self.events.mkdir()
-        self.secret = feed.environment["CHANGEFEED_LOG_KEY"]
-        feed.settings["commit_log"] = {"key": {"environment": "CHANGEFEED_LOG_KEY"}}
-        self._configure()
-        for _ in range(2):
-            feed.write(10)
-            feed.mysql.execute("FLUSH BINARY LOGS")
-        connections = connections_of(feed)
-        planned = plan(connections, TableCheckpointStore(feed.env()["AIRFLOW_CONN_STATE"]))
-        self.plan.write_text(json.dumps(cut(connections, planned, RunBounds()).to_json()))
-        self.before = len(self.applications())
-
-    def _configure(self) -> None:
-        of_containers = {
-            "CHANGEFEED_KERNEL_CACHE": os.environ.get("CHANGEFEED_KERNEL_CACHE", str(Path(sys.prefix, "kernel-cache"))),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        fault = {"CHANGEFEED_FAULT": "after_transaction_commit", "CHANGEFEED_FAULT_FILE": str(self.held)}
+        self.yarn = yarn
+        of_containers = {"CHANGEFEED_KERNEL_CACHE": kernel_cache(), "SPARK_LOCAL_IP": "127.0.0.1"}
         conf = {
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
-            "spark.yarn.stagingDir": f"file:{self.feed.folder / 'staging'}",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": f"file:{self.events}",
-            "spark.eventLog.compress": "false",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.instances": "1",
-            "spark.executor.cores": "2",
+            "spark.yarn.stagingDir": f"file:{feed.folder / 'staging'}",
             **{f"spark.yarn.appMasterEnv.{name}": value for name, value in of_containers.items()},
-            **{f"spark.executorEnv.{name}": value for name, value in {**of_containers, **fault}.items()},
+            **{f"spark.executorEnv.{name}": value for name, value in of_containers.items()},
         }
-        self.feed.settings["spark"] = {"deploy_mode": "cluster", "conf": conf}
-        self.feed.configure()
-
-    def begin(self) -> Run:
-        connection = {
-            "conn_type": "spark",
-            "host": "yarn",
-            "extra": {"yarn_resourcemanager_webapp_address": self.yarn.manager_url},
-        }
-        env = environment(self.feed.folder / "airflow") | self.feed.env()
-        env |= {
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
-            "HADOOP_CONF_DIR": str(self.yarn.conf_folder),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "TMPDIR": str(self.feed.folder),
-        }
-        log = self.feed.folder / f"task{next(self.feed.numbers)}.log"
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-c", OPERATOR, self.feed.name, str(self.plan)],
-                env=env,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-        return Run(process, log, self.held)
+        extra = {"yarn_resourcemanager_webapp_address": yarn.manager_url}
+        of_task = {"HADOOP_CONF_DIR": str(yarn.conf_folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+        super().__init__(feed, conf, {"host": "yarn", "extra": extra}, of_task)
+        self.before = len(self.applications())
 
     def applications(self) -> list[dict[str, Any]]:
         """What YARN says about its applications, the last one first."""
@@ -141,15 +67,6 @@ class Tasks:
                     found.append(process)
         return found
 
-    def publish_rest(self) -> str:
-        """Run what is left on this machine, and check the topics; returns the run's output."""
-        self.feed.settings["spark"] = {"master": "local[2]"}
-        self.feed.configure()
-        self.feed.write(5)
-        text = self.feed.run()
-        self.feed.check()
-        return text
-
 
 @pytest.fixture
 def tasks(feed: Feed, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> Tasks:
@@ -157,33 +74,6 @@ def tasks(feed: Feed, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> Tas
     monkeypatch.setenv("CHANGEFEED_LOG_KEY", key)
     feed.environment["CHANGEFEED_LOG_KEY"] = key
     return Tasks(feed, yarn)
-
-
-def wait(run: Run, condition: Callable[[], object], seconds: float = 600) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, run.text()[-4000:]
-        time.sleep(0.1)
-
-
-def release(tasks: Tasks, run: Run) -> int:
-    """The exit code of a task whose application is held, again in each publishing task."""
-
-    def ended() -> bool:
-        tasks.held.unlink(missing_ok=True)
-        return run.process.poll() is not None
-
-    wait(run, ended)
-    return run.result()
-
-
-def files_with(secret: str, folder: Path) -> list[Path]:
-    found = []
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            if path.is_file() and secret.encode() in path.read_bytes():
-                found.append(path)
-    return found
 
 
 def test_killed_task_finds_its_application_again_and_secrets_are_in_one_private_file(tasks: Tasks) -> None:
@@ -210,7 +100,7 @@ def test_killed_task_finds_its_application_again_and_secrets_are_in_one_private_
     first.kill()  # with spark-submit
     second = tasks.begin()
     wait(second, lambda: "of an earlier attempt still runs" in second.text())
-    assert release(tasks, second) == 0, second.text()[-4000:]
+    assert tasks.release(second) == 0, second.text()[-4000:]
     (application,) = tasks.applications()[: len(tasks.applications()) - tasks.before]
     assert application["finalStatus"] == "SUCCEEDED"
     assert files_with(tasks.secret, tasks.feed.folder) == []
@@ -222,7 +112,7 @@ def test_killed_driver_repeats_nothing_and_loses_nothing(tasks: Tasks) -> None:
     assert run.wait_until_held(600), run.text()[-4000:]
     (driver,) = (each for each in tasks.containers() if "ApplicationMaster" in str(each.cmdline()) and is_java(each))
     driver.kill()
-    assert release(tasks, run) == 1, run.text()[-4000:]
+    assert tasks.release(run) == 1, run.text()[-4000:]
     assert "yarn logs -applicationId" in run.text()
     wait(run, lambda: not tasks.containers())
     tasks.publish_rest()

@@ -49,7 +49,7 @@ def started(programs: Path, *arguments: str, **environment: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     options, command = done.stdout.split("--\n", 1)
-    assert options == ("" if command.startswith("/entrypoint\n") else "--single-child\n")
+    assert options == ("" if command.startswith(("/entrypoint\n", "/spark/bin/spark-submit\n")) else "--single-child\n")
     return command.splitlines()
 
 

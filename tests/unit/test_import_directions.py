@@ -34,6 +34,8 @@ ROOM_OF = {
     "pyspark": {"spark": "home", "ingest": "its stages", "snapshot": "its stages", "verify": "its stages"},
     "py4j": {"spark": "home"},
     "requests": {"airflow": "home: YARN's ResourceManager, with the credentials of Airflow's Spark provider"},
+    "kubernetes": {"airflow": "home: the errors of the client that Airflow's provider configures"},
+    "urllib3": {"airflow": "the errors of that client when nobody answers"},
     "lz4": {"records": "home: record batches"},
     "snappy": {"records": "home: record batches"},
     "pyarrow": {

@@ -112,6 +112,7 @@ def test_applications_of_one_plan_have_the_same_tag(operator: IngestOperator) ->
         ("spark://master:7077", "does not exist for Python on such a master"),
         ("local[2]", "does not exist for Python on such a master"),
         ("yarn", "yarn_resourcemanager_webapp_address"),
+        ("k8s://https://cluster:6443", "`namespace` in the extra"),
     ],
 )
 def test_deploy_mode_cluster_that_cannot_work_is_refused_with_a_remedy(
@@ -128,6 +129,7 @@ def test_kubernetes_without_its_provider_is_refused_with_the_package_to_install(
     operator: IngestOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_master(monkeypatch, "k8s://https://cluster:6443")
+    monkeypatch.delattr("airflow.providers.apache.spark.hooks.spark_submit.kube_client")  # as if it were not installed
     with pytest.raises(AirflowFailException, match=r"apache-airflow-providers-cncf-kubernetes, found none"):
         hook_of(operator, tmp_path)
 

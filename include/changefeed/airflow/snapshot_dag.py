@@ -1,10 +1,12 @@
 """A pipeline's snapshot DAG: plan >> snapshot >> finish. It publishes existing rows of tables to their topics as op r,
-concurrently with the pipeline's windows. It is started by hand; with `start: snapshot` Airflow starts it once."""
+concurrently with the pipeline's windows. It is started by hand. With `start: snapshot` Airflow starts it once, and with
+`snapshot: {new_tables: true}` on the pipeline's schedule: a run that finds nothing to do skips its tasks."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import DAG, Context, get_current_context, task
@@ -25,7 +27,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
 
 _log = logging.getLogger(__name__)
-_RETRIES_OF_FIRST = 1000
+_RETRIES_OF_AUTOMATIC = 1000
 """Retries of a run that nobody watches: for a week."""
 
 
@@ -45,8 +47,8 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
         "snapshot",
         f"Publish the existing rows of the tables of pipeline {pipeline.name}",
         __doc__,
-        retries=_RETRIES_OF_FIRST if pipeline.start == "snapshot" else 2,
-        schedule="@once" if pipeline.start == "snapshot" else None,
+        retries=_RETRIES_OF_AUTOMATIC if _schedule(pipeline) else 2,
+        schedule=_schedule(pipeline),
     )
     with dag:
         plan = task(task_id="plan")(plan_tables)(pipeline.name)
@@ -65,40 +67,61 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
     return dag
 
 
+def _schedule(pipeline: Pipeline) -> str | None:
+    """The schedule of automatic snapshots. Airflow begins no run while another one of the DAG is active."""
+    if pipeline.snapshot.new_tables and pipeline.schedule:
+        return pipeline.schedule
+    return "@once" if pipeline.start == "snapshot" else None
+
+
 class SnapshotOperator(JobOperator):
     """Publishes the tables of the task `plan`. Fails if the plan is of another pipeline or another run."""
 
     def _read_plan(self, context: Context) -> Any:
         planned = super()._read_plan(context)
-        fail_fast(lambda: check_own_snapshot(self.pipeline_name, _run_of(context), planned))
+        fail_fast(lambda: check_own_snapshot(self.pipeline_name, _run_of(context, planned), planned))
         return planned
 
 
-def _run_of(context: Context) -> str:
-    """The run id of the snapshot: the DAG run's, or FIRST_RUN for the run that Airflow starts."""
-    from changefeed.snapshot.first import FIRST_RUN
+def _is_automatic(context: Context) -> bool:
+    """Whether Airflow's scheduler started the run."""
+    return bool(context["dag_run"].run_type == "scheduled")
 
-    dag_run = context["dag_run"]
-    return FIRST_RUN if dag_run.run_type == "scheduled" else str(dag_run.run_id)
+
+def _run_of(context: Context, planned: Mapping[str, Any]) -> str:
+    """The run id of the snapshot: the DAG run's; for a run that Airflow started, the automatic one that is planned."""
+    from changefeed.snapshot.automatic import FIRST_RUN, automatic_run_id
+
+    if not _is_automatic(context):
+        return str(context["dag_run"].run_id)
+    return automatic_run_id(str(planned["request"]["pipeline"]), str(planned["identity"])) or FIRST_RUN
 
 
 def plan_tables(name: str) -> dict[str, Any]:
     """Find the tables to snapshot, log them, and return the plan.
 
     Fails if no table matches, or if a consistent snapshot of a table is not possible. The run that Airflow starts is
-    skipped if the pipeline had a snapshot before.
+    skipped if the pipeline must take no snapshot by itself now.
     """
-    from changefeed.snapshot.first import FIRST_RUN, is_first_due
+    from changefeed.snapshot.automatic import due_snapshot
     from changefeed.snapshot.planning import plan_snapshot
 
+    context = get_current_context()
+    is_automatic = _is_automatic(context)
+
     def plan_and_log() -> dict[str, Any]:
-        request = SnapshotRequest.of({**read_params(snapshot_params()), "pipeline": name})
-        run, pipeline = _run_of(get_current_context()), load_pipeline(name)
-        connections, store, is_first = task_connections(pipeline), checkpoint_store_of(pipeline), run == FIRST_RUN
-        if is_first and not is_first_due(connections):
-            raise AirflowSkipException(f"pipeline {name!r} had a snapshot before: nothing is published")
-        identity = snapshot_identity(name, run)
-        plan = plan_snapshot(connections, store, request, identity, may_be_empty=is_first)
+        pipeline = load_pipeline(name)
+        connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
+        if is_automatic:
+            due = due_snapshot(connections)
+            if due is None:
+                raise AirflowSkipException(f"pipeline {name!r} needs no snapshot now: nothing is published")
+            _log.info("pipeline %s: %s", name, due.purpose)
+            request, identity = due.request, due.identity
+        else:
+            request = SnapshotRequest.of({**read_params(snapshot_params()), "pipeline": name})
+            identity = snapshot_identity(name, str(context["dag_run"].run_id))
+        plan = plan_snapshot(connections, store, request, identity, may_be_empty=is_automatic)
         rows = [
             (table.name, table.estimated_rows, table.key or "none: one consistent read", plan.topics.get(table.name))
             for table in plan.tables
@@ -107,8 +130,8 @@ def plan_tables(name: str) -> dict[str, Any]:
             _log.info("%s", line)
         return plan.to_json()
 
-    if _run_of(get_current_context()) == FIRST_RUN:
-        return plan_and_log()  # Airflow starts no other: it is retried until somebody has mended the error
+    if is_automatic:
+        return plan_and_log()  # retried until somebody has mended the error
     return fail_fast(plan_and_log)
 
 
@@ -116,7 +139,7 @@ def finish_tables(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Check that all chunks are published, log the rows by table, and delete records of old snapshots."""
     from changefeed.snapshot.snapshot_status import finish_snapshot
 
-    run = _run_of(get_current_context())
+    run = _run_of(get_current_context(), planned)
     fail_fast(lambda: check_own_snapshot(name, run, planned))
     connections = task_connections(load_pipeline(name))
     status = fail_fast(lambda: finish_snapshot(connections, str(planned["identity"])))

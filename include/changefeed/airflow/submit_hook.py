@@ -1,4 +1,4 @@
-"""Runs spark-submit for a job: with a driver on this machine, or on YARN with a driver on a machine of the cluster."""
+"""Runs spark-submit for a job: with a driver on this machine, or with one on YARN's cluster or in a pod of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -16,7 +16,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from changefeed.airflow.task_processes import task_variables
 from changefeed.spark.class_archive import with_class_archive
 from changefeed.spark.conf import JOB_CONF, PRIVATE_UMASK, environment_at, job_conf, properties
-from changefeed.spark.job_file import JOB_FILE
+from changefeed.spark.job_file import IMAGE_JOBS_FOLDER, JOB_FILE, POD_SECRET_FOLDER
+
+if TYPE_CHECKING:
+    from changefeed.airflow.driver_pod import DriverPod
 
 KILL_SECONDS = 3.0
 """How long spark-submit may take to end in order. Airflow kills a task 5 seconds after it asked it to end."""
@@ -45,9 +48,9 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         waits: bool = True,
         **settings: Any,
     ) -> None:
-        """``job_file`` becomes the job's first argument. ``tag`` identifies an application on YARN: a second one with
+        """``job_file`` becomes the job's first argument. ``tag`` identifies a driver on a cluster: a second one with
         the same tag is not submitted while the first runs. Without ``waits``, `submit` does not wait for the end of an
-        application: `deferred` is its id.
+        application on YARN: `deferred` is its id.
 
         Raises AirflowFailException for a Spark connection with which no job can work.
         """
@@ -63,29 +66,49 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         self._waits = waits
         self.deferred: str | None = None
         self._environment = environment | environment_at(self._master)
-        conf = dict(self._conf)
-        if self.is_elsewhere:
+        conf, first = dict(self._conf), str(job_file)
+        self._pod: DriverPod | None = None
+        if self.is_elsewhere and self._is_kubernetes:
+            self._pod, first = self._driver_pod(), f"{POD_SECRET_FOLDER}/{JOB_FILE}"
+            conf |= self._pod.conf()
+        elif self.is_elsewhere:
             self._check_cluster_mode()
             tags = ",".join(filter(None, (conf.get("spark.yarn.tags"), tag)))
             conf |= {"spark.yarn.tags": tags, self._YARN_WAIT_APP_COMPLETION_CONF: str(waits).lower()}
             defaults = {**defaults, **_YARN_CONF}
+            if job_file is not None:
+                self._files, first = str(job_file), JOB_FILE
         else:
             defaults = with_class_archive(defaults)
         if job_file is not None:
-            self._files = str(job_file) if self.is_elsewhere else None
-            first = JOB_FILE if self.is_elsewhere else str(job_file)
             self._application_args = [first, *(self._application_args or ())]
         conf_file.write(properties(job_conf(conf, self._master, defaults)))
         conf_file.flush()
 
+    def _driver_pod(self) -> DriverPod:
+        from changefeed.airflow.driver_pod import DriverPod
+
+        namespace = self._connection["namespace"]
+        if not namespace:
+            raise AirflowFailException(
+                f"expected `namespace` in the extra of Spark connection {self._conn_id!r}, or "
+                "spark.kubernetes.namespace in `spark.conf` of the pipeline, found none: with deploy mode 'cluster' a "
+                "retry looks there for a driver that still runs. Nothing was published. Set it."
+            )
+        if not self._waits:
+            raise AirflowFailException(
+                f"expected `deferrable: false` in `spark` of the pipeline, as the master of Spark connection "
+                f"{self._conn_id!r} is {self._master!r}, found true: the triggerer waits only for drivers on YARN. "
+                "Nothing was published. Remove `deferrable`."
+            )
+        return DriverPod(str(namespace), self._tag, self._job_file)
+
     def _check_cluster_mode(self) -> None:
         if self._master != "yarn":
-            kubernetes = self._master.startswith("k8s")
-            why = "was never tried there" if kubernetes else "does not exist for Python on such a master"
             raise AirflowFailException(
                 f"expected deploy mode 'client' for the master {self._master!r} of Spark connection "
-                f"{self._conn_id!r}, found 'cluster', which {why}. Nothing was published. Set deploy_mode in `spark` "
-                "of the pipeline, or deploy-mode in the connection, to client."
+                f"{self._conn_id!r}, found 'cluster', which does not exist for Python on such a master. Nothing was "
+                "published. Set deploy_mode in `spark` of the pipeline, or deploy-mode in the connection, to client."
             )
         try:
             self._get_yarn_rm_base_url()
@@ -107,6 +130,9 @@ class CleanSparkSubmitHook(SparkSubmitHook):
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run ``application``, and wait until it ends. Raises AirflowException if it ended with an error."""
+        if self._pod is not None:
+            self._run_in_pod(self._pod, application)
+            return None
         if self.is_elsewhere:
             self._run_on_yarn(application)
             return None
@@ -115,6 +141,26 @@ class CleanSparkSubmitHook(SparkSubmitHook):
     def _submit(self, application: str, environment: dict[str, str], **kwargs: Any) -> str | None:
         """Run spark-submit. Only this user can read the files that it creates."""
         return super().submit(application, **kwargs, env=environment, umask=PRIVATE_UMASK)
+
+    def _run_in_pod(self, pod: DriverPod, application: str) -> None:
+        """Submit ``application`` with a driver in ``pod``, unless that of an earlier attempt runs; wait for its end."""
+        if pod.exists():
+            self.log.info("pod %s of an earlier attempt still runs: waiting", pod.name)
+        else:
+            pod.create_secret()
+            try:
+                self._spark_exit_code = 0  # else Airflow expects the driver's in spark-submit's output
+                self._submit(f"local://{IMAGE_JOBS_FOLDER}/{Path(application).name}", self._environment)
+                pod.own_secret()
+            except AirflowException:
+                if not pod.exists():  # of another attempt at the same moment, which needs the Secret
+                    pod.delete_secret()
+                raise
+        self._delete_job_file()
+        try:
+            pod.wait()
+        finally:
+            pod.delete_secret()
 
     def _run_on_yarn(self, application: str) -> None:
         """Submit ``application`` to YARN, unless one with the same tag runs; and wait for its end if the hook waits.
@@ -193,14 +239,19 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         """
         if self._submit_sp:
             self._submit_sp.terminate()
+        if self._pod is not None:
+            self._pod.delete()
         if self._yarn_application_id:  # before the list, which YARN may not return in time
             self._kill_yarn_application(self._yarn_application_id)
         if self._submit_sp:
             with suppress(TimeoutExpired):
                 self._submit_sp.wait(KILL_SECONDS)
-        if self.is_elsewhere:
-            if self._submit_sp and self._submit_sp.poll() is None:
-                self._submit_sp.kill()
+        if self.is_elsewhere and self._submit_sp and self._submit_sp.poll() is None:
+            self._submit_sp.kill()
+        if self._pod is not None:
+            self._pod.delete()  # if spark-submit created it meanwhile
+            self._pod.delete_secret()
+        elif self.is_elsewhere:
             for application in self._running_applications():
                 self._kill_yarn_application(application)
         else:
@@ -213,5 +264,7 @@ class CleanSparkSubmitHook(SparkSubmitHook):
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of spark-submit; None before it started."""
+        """Exit code of the driver, or of spark-submit; None before it started, and for a driver that YARN runs."""
+        if self._pod is not None and self._pod.exit_code is not None:
+            return self._pod.exit_code
         return self._submit_sp.returncode if self._submit_sp else None

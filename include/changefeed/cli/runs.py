@@ -66,11 +66,12 @@ def run(name: PipelineName, arguments: dict[str, Any]) -> None:
     """Publish new changes with the pipeline's own Spark, and commit them. Exits 3 if nothing is new.
 
     A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one. With
-    `start: snapshot` it then publishes the existing rows, once; if it is stopped, the next run continues there.
+    `start: snapshot` it then publishes the existing rows, once, and with `snapshot: {new_tables: true}` those of tables
+    that match later; if it is stopped, the next run continues there.
     """
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan as plan_window
-    from changefeed.snapshot.first import is_first_due
+    from changefeed.snapshot.automatic import due_snapshot
 
     bounds = RunBounds.of(arguments)
     pipeline = load_pipeline(name)
@@ -81,10 +82,10 @@ def run(name: PipelineName, arguments: dict[str, Any]) -> None:
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
     else:
         _publish(connections, store, planned, bounds)
-    if is_first_due(connections):
-        from changefeed.cli.snapshot import take_first_snapshot
+    if due := due_snapshot(connections):
+        from changefeed.cli.snapshot import take_automatic_snapshot
 
-        take_first_snapshot(connections, store)
+        take_automatic_snapshot(connections, store, due)
     elif planned.is_empty:
         raise typer.Exit(EXIT_NOTHING_NEW)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from changefeed.kafka.commit_log.snapshots import SnapshotRecord
     from changefeed.model.checkpoint import CheckpointStore
     from changefeed.pipeline.connections import PipelineConnections
+    from changefeed.snapshot.automatic import AutomaticSnapshot
     from changefeed.snapshot.planning import SnapshotPlan
 
 
@@ -56,7 +57,7 @@ def snapshot(
     it continues and repeats nothing. Changes during the snapshot are published by windows: run the pipeline at the same
     time or afterwards.
     """
-    from changefeed.snapshot.first import FIRST_RUN
+    from changefeed.snapshot.automatic import FIRST_RUN
     from changefeed.snapshot.planning import plan_snapshot
 
     request = SnapshotRequest.of({"pipeline": name, **arguments})
@@ -82,20 +83,19 @@ def snapshot(
         out.print_json(json.dumps({"run_id": run_id, "tables": [asdict(each) for each in done.tables]}))
 
 
-def take_first_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore) -> None:
-    """Take or continue the pipeline's first snapshot, and print its progress. A later run continues it if it waits."""
-    from changefeed.snapshot.first import FIRST_RUN
+def take_automatic_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore, due: AutomaticSnapshot) -> None:
+    """Take or continue a snapshot that the pipeline takes by itself, and print its progress. A later run continues it
+    if it waits."""
     from changefeed.snapshot.planning import plan_snapshot
 
     name = of_pipeline.pipeline.name
-    request, identity = SnapshotRequest.of({"pipeline": name}), snapshot_identity(name, FIRST_RUN)
     try:
-        plan = plan_snapshot(of_pipeline, store, request, identity, may_be_empty=True)
-        out.print(f"{name}: its first snapshot publishes the existing rows, as `start: snapshot` says")
+        plan = plan_snapshot(of_pipeline, store, due.request, due.identity, may_be_empty=True)
+        out.print(f"{name}: {due.purpose}")
         _show(name, plan)
         _take(of_pipeline, plan)
     except PipelineBusyError as error:
-        out.print(f"{name}: the next run continues the first snapshot: {error}")
+        out.print(f"{name}: the next run continues snapshot {due.run_id}: {error}")
 
 
 def _take(of_pipeline: PipelineConnections, plan: SnapshotPlan, *, is_quiet: bool = False) -> SnapshotRecord:

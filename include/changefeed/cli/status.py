@@ -61,6 +61,8 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
 def lag(name: PipelineName, as_json: AsJson = False) -> None:
     """Show a pipeline's lag in bytes and seconds, and for how long the server keeps the checkpoint's binlog file.
 
+    The bytes are of the complete binlog, the seconds of the oldest change of the pipeline's tables: 0 if there is none.
+
     Exits 1 if the pipeline is in error.
     """
     from changefeed.operations.lag import position
@@ -69,13 +71,20 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
     current = position(connections_of(pipeline), store_of(pipeline))
     values = current.to_json()
     if as_json:
-        lag = ("lag_bytes", "lag_seconds", "retention_headroom_seconds", "retention_unlimited")
+        lag = (
+            "lag_bytes",
+            "lag_seconds",
+            "retention_headroom_seconds",
+            "retention_unlimited",
+            "own_changes",
+            "searched_bytes",
+        )
         shown = ("pipeline", "state", *lag, "parked")
         out.print_json(json.dumps({key: values[key] for key in (*shown, "error")}))
     elif current.status.error:
         out.print(f"{name}: {current.status.error}")
     else:
-        out.print(f"{name}: {current.status.summary}")
+        out.print(f"{name}: {'; '.join(filter(None, (current.status.summary, current.retention.summary)))}")
         if current.status.parked:
             out.print(f"{name}: {current.status.parked_summary}")
         for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):

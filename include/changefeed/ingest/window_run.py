@@ -17,7 +17,7 @@ from changefeed.ingest.begin import check_begin, check_begin_topics, find_partly
 from changefeed.ingest.slicing import Cutting, cut_slices
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
-from changefeed.kafka.commit_log.records import BegunRecord
+from changefeed.kafka.commit_log.records import BegunRecord, CompleteTablesRecord
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import TopicSettings, ensure_topics, partition_counts
@@ -27,6 +27,7 @@ from changefeed.model.file_identity import FileIdentity
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import BinlogFile, Slice, Window, file_slices
+from changefeed.pipeline.complete_tables import complete_after, complete_tables, pipeline_snapshots
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.failover import high_water_marks
 from changefeed.pipeline.open_windows import progress_in_window, sealed_manifest
@@ -150,17 +151,33 @@ def _ingest(
             compare_gtids=archive is None,
         )
         manifest = replace(manifest, rules=rules_digest(begun.record.rules), parked=begun.record.parked)
-        own_history = history if run.is_pipeline_run else None
+        own_history, complete = history if run.is_pipeline_run else None, None
         if own_history is not None and own_history.tables_known:
-            manifest = replace(manifest, schemas=save_history(connections, own_history, window, outcome.reports, lease))
+            own_history = save_history(connections, own_history, window, outcome.reports, lease)
+            manifest = replace(manifest, schemas=own_history.id)
+        if run.is_pipeline_run and pipeline.snapshot.new_tables:
+            complete = _complete_tables(connections, window, own_history, state)
         fault_point.reach("before_seal")
-        lease.log().seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
+        lease.log().seal(manifest, state, uncommitted=2 * pipeline.windows_per_run, complete=complete)
         if own_history is not None and not own_history.tables_known:
             learn_after_window(connections, window, lease)
     fault_point.reach("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
     return manifest
+
+
+def _complete_tables(
+    connections: PipelineConnections, window: Window, history: SchemaHistory | None, state: CommitLogState
+) -> CompleteTablesRecord | None:
+    before = complete_tables(state)
+    if before is None:  # the setting was added while the window waited to be published
+        return None
+    if history is None or not history.tables_known:
+        return before
+    return complete_after(
+        connections.pipeline, window, history, before, lambda: pipeline_snapshots(connections).values()
+    )
 
 
 class _Clock:

@@ -6,10 +6,12 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kafka import IsolationLevel, OffsetSpec, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import UnsupportedVersionError
 
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
@@ -267,6 +269,51 @@ def topic_limits(
             _BROKERS_COMPRESSION.get(configs.get("compression.type", "")),
         )
     return limits
+
+
+@dataclass(frozen=True)
+class PartitionContents:
+    """The offsets ``[first_offset, end_offset)`` of a topic-partition, and the timestamp of its newest record.
+
+    The offsets of aborted, removed and control records are among them, so they are an upper bound of the records.
+    ``newest_ms`` (Unix milliseconds) is None for an empty partition, and for brokers before Kafka 3.0.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    newest_ms: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the REST API."""
+        return asdict(self)
+
+
+def partition_contents(connection: KafkaConnection, names: Iterable[str]) -> list[PartitionContents]:
+    """The contents of each partition of the topics ``names``, whatever wrote them; missing topics are left out.
+
+    Raises TopicError if the ACL Describe is missing, BrokerUnavailableError if no broker answers.
+    """
+    with connection.admin() as admin:
+        counts = _partitions(admin, dict.fromkeys(names))
+        partitions = [TopicPartition(name, number) for name in sorted(counts) for number in range(counts[name])]
+        if not partitions:
+            return []
+        first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        end = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), IsolationLevel.READ_COMMITTED)
+        newest = _newest_records(admin, partitions)
+    return [
+        PartitionContents(at.topic, at.partition, first[at].offset, end[at].offset, newest.get(at)) for at in partitions
+    ]
+
+
+def _newest_records(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    try:
+        newest = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP))
+    except UnsupportedVersionError:
+        return {}
+    return {at: record.timestamp for at, record in newest.items() if record.timestamp >= 0}
 
 
 def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[str]:

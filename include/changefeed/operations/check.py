@@ -36,7 +36,9 @@ from changefeed.pipeline.plan import Plan, plan
 from changefeed.pipeline.topics import required_topics
 from changefeed.pipeline.unknown_tables import check_plan
 from changefeed.pipeline.windows import last_stable_state
+from changefeed.snapshot.automatic import describe_automatic, takes_snapshots
 from changefeed.snapshot.hidden_bounds import check_bounds
+from changefeed.snapshot.planning import check_row_images, check_takes_snapshots
 
 _UNREACHABLE = (BrokerUnavailableError, SourceUnavailableError)
 """Errors that several parts may raise for the same cause, with different messages. Each class is reported once."""
@@ -168,6 +170,15 @@ def _next_run(context: CheckContext) -> Iterator[Finding]:
     yield ok(f"next run: {_describe(planned)}")
 
 
+def _automatic_snapshots(context: CheckContext) -> Iterator[Finding]:
+    """Report whether the snapshots are possible that the pipeline takes by itself. Reports nothing if it takes none."""
+    pipeline = context.connections.pipeline
+    if takes_snapshots(pipeline):
+        check_takes_snapshots(pipeline)
+        check_row_images(context.source.session)
+        yield ok(f"the pipeline takes snapshots by itself: {describe_automatic(pipeline)}")
+
+
 def _parked_tables(context: CheckContext) -> Iterator[Finding]:
     """Report parked tables, and an error if the pipeline does not park any more."""
     state = last_stable_state(context.connections)
@@ -248,6 +259,7 @@ PARTS: tuple[Part, ...] = (
     _kafka,
     _routes,
     _next_run,
+    _automatic_snapshots,
     _parked_tables,
     _server_ids,
     _registry,

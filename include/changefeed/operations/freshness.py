@@ -21,10 +21,11 @@ def describe_lateness(
 ) -> str | None:
     """A sentence that names the pipeline, if it is late; else None.
 
-    It is late if a run of its schedule was due ``limits.late_minutes`` ago or earlier, if a change that was there at
-    that time is not published, and if nothing was committed since. A pipeline that commits is not late, however long
-    its lag is: `lag_seconds` limits that. A pipeline without a checkpoint is late if its file was ``written_at`` before
-    the due time, or at an unknown time (None). A pipeline whose position cannot be read counts as late.
+    It is late if a run of its schedule was due ``limits.late_minutes`` ago or earlier, if a change of its tables that
+    was there at that time is not published, and if nothing was committed since. A pipeline that commits is not late,
+    however long its lag is: `lag_seconds` limits that. A pipeline without a checkpoint is late if its file was
+    ``written_at`` before the due time, or at an unknown time (None). A pipeline whose position cannot be read counts as
+    late.
     """
     status = position.status
     if status.error:
@@ -44,7 +45,8 @@ def describe_lateness(
     lag = position.retention.lag_seconds
     if status.state != "behind" or committed >= due or (lag is not None and now - timedelta(seconds=lag) >= due):
         return None
-    age = "of unknown age" if lag is None else f"{lag:,.0f} seconds old"
+    most = "at most " if position.retention.own_changes is None else ""
+    age = "of unknown age" if lag is None else f"{most}{lag:,.0f} seconds old"
     return (
         f"pipeline {pipeline.name!r} is late: its last commit was at {_text(committed)}, its oldest change that is not "
         f"published is {age}, and a run was due at {_text(due)}"

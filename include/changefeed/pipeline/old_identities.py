@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from changefeed.errors import PipelineBusyError
 from changefeed.kafka.fencing import fence
@@ -12,13 +12,14 @@ from changefeed.pipeline.connections import PipelineConnections
 _log = logging.getLogger(__name__)
 
 
-def forget_older(connections: PipelineConnections, prefix: str, kept: int) -> None:
-    """Forget all records of identities that begin with ``prefix``, except the ``kept`` most recent ones.
+def forget_older(connections: PipelineConnections, prefix: str, kept: int, always_kept: Collection[str] = ()) -> None:
+    """Forget all records of identities that begin with ``prefix``, except the ``kept`` most recent ones and
+    ``always_kept``.
 
     An identity that is in use again is not changed. Raises FencedError, BrokerUnavailableError, TopicError.
     """
     identities = [name for name in connections.commit_log().identities() if name.startswith(prefix)]
-    forget_identities(connections, identities[:-kept])
+    forget_identities(connections, [name for name in identities[:-kept] if name not in always_kept])
 
 
 def forget_identities(connections: PipelineConnections, identities: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import LAST_DUMP_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import BinlogFile, Failover, Window, bytes_between
+from changefeed.pipeline.complete_tables import complete_tables, first_complete_tables
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.failover import position_on_new_server
 from changefeed.pipeline.known_progress import check_commit_log, check_first_run, state_for_checkpoint
@@ -165,9 +166,13 @@ def _plan(
         # After the history is stored, so that it is never learned from a later position than the checkpoint.
         if stored is None and lease is not None:
             fault_point.reach("before_first_checkpoint")
-            lease.log().keep(FirstRecord(checkpoint))
+            is_new = pipeline.snapshot.new_tables and complete_tables(state) is None
+            complete = [first_complete_tables(pipeline, session)] if is_new else []
+            lease.log().keep(FirstRecord(checkpoint), *complete)
             store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
+        elif keep and pipeline.snapshot.new_tables and complete_tables(state) is None:
+            _keep_complete_tables(connections, session)
     fault_point.reach("after_plan")
     first = left.begun.start if left.begun else start.coordinates
     return Plan(
@@ -179,6 +184,16 @@ def _plan(
         doubts,
         history,
     )
+
+
+def _keep_complete_tables(connections: PipelineConnections, session: Session) -> None:
+    """Store the first record of complete tables, for a pipeline that gets the setting later."""
+    try:
+        with connections.lease(brief=True) as lease:
+            if complete_tables(lease.log().read()) is None:
+                lease.log().keep(first_complete_tables(connections.pipeline, session))
+    except PipelineBusyError as error:
+        _log.info("the next run finds the tables that are complete: %s", error)
 
 
 def _restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease | None) -> None:

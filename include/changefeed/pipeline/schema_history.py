@@ -195,9 +195,11 @@ def _ensure_topic(connections: PipelineConnections) -> None:
 
 
 def needs_tables(pipeline: Pipeline) -> bool:
-    """Whether the pipeline needs table schemas: to check rows, for records of DDL, or for column properties that rows
-    do not have."""
+    """Whether the pipeline needs table schemas: to check rows, for records of DDL, to find new tables, or for column
+    properties that rows do not have."""
     if pipeline.freeze_schema or pipeline.publish_ddl != "off" or pipeline.statements == "publish":
+        return True
+    if pipeline.snapshot.new_tables:
         return True
     return compile_routes(pipeline).format(0).needs_definitions
 
@@ -270,15 +272,15 @@ def save_history(
     window: Window,
     reports: Iterable[SliceReport],
     lease: Lease,
-) -> str:
-    """Apply the window's statements to ``history``, store it if they change it, and return its id.
+) -> SchemaHistory:
+    """Apply the window's statements to ``history``, store it if they change it, and return it with its id.
 
     The tables of ``history`` are known.
     """
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
-    return history.id or _store(connections, history.extend_to(window.head), window.start, lease).id
+    return history if history.id else _store(connections, history.extend_to(window.head), window.start, lease)
 
 
 def learn_after_window(connections: PipelineConnections, window: Window, lease: Lease) -> None:

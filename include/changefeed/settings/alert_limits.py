@@ -17,7 +17,7 @@ class AlertLimits(Section):
     lag_bytes: Positive | None = None
     """Alert if more than this is not published."""
     lag_seconds: Positive | None = None
-    """Alert if the oldest change that is not published is older than this."""
+    """Alert if the oldest change of the pipeline's tables that is not published is older than this."""
     late_minutes: Annotated[int, Field(gt=0, le=525_600)] | None = None
     """Alert if a change that was there when a run was due is not published this much later, and nothing was committed
     since. Without a schedule: if a change is not published within this time, and nothing was committed in it."""

@@ -25,6 +25,7 @@ _NOT_IN_MESSAGES = {
     "checkpoint",
     "commit_log",
     "start",
+    "snapshot",
     "schedule",
     "retries",
     "retry_delay_seconds",

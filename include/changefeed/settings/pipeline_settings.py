@@ -100,6 +100,14 @@ class TableSettings(Section):
         return any(names_database(pattern, database) for pattern in self.include)
 
 
+class AutomaticSnapshotSettings(Section):
+    """Snapshots that the pipeline takes by itself; the first one is `start: snapshot`."""
+
+    new_tables: bool = False
+    """`true`: a table that existed before the patterns in `tables` matched it gets a snapshot by itself. Tables that
+    match when the setting is added get none."""
+
+
 class CheckpointSettings(Section):
     """Where the checkpoint is stored."""
 
@@ -269,10 +277,11 @@ class SparkSettings(Section):
     """Spark master of runs without Airflow."""
     deploy_mode: Literal["client", "cluster"] | None = None
     """Where the driver of Airflow's tasks runs: `client`, on the Airflow worker; `cluster`, on a machine of a YARN
-    cluster. Empty: where `deploy-mode` in the extra of the Spark connection says, by default `client`."""
+    cluster or in a pod of its own on Kubernetes. Empty: where `deploy-mode` in the extra of the Spark connection says,
+    by default `client`."""
     deferrable: bool = False
-    """With `deploy_mode: cluster`: while the driver works, Airflow's triggerer waits for its end, and the task holds no
-    worker slot. Its pool counts it only if the pool has *Include deferred*."""
+    """With `deploy_mode: cluster` on YARN: while the driver works, Airflow's triggerer waits for its end, and the task
+    holds no worker slot. Its pool counts it only if the pool has *Include deferred*."""
     connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
     """URL of a running Spark Connect server (`sc://host:15002`), which is used instead of spark-submit and of `master`.
     Its workers need the package `changefeed`. The URL may hold a token."""
@@ -457,6 +466,7 @@ class PipelineSettings(Section):
     start: str = "earliest"
     """Start of the first window: `earliest`, `latest`, `FILE:POSITION`, or `snapshot` (as `latest`, and a snapshot
     publishes the existing rows of all tables, once)."""
+    snapshot: AutomaticSnapshotSettings = AutomaticSnapshotSettings()
     reader: Literal["kernel", "reference"] = "kernel"
     """Decoder: the kernel, or mysql-replication, which is slow, supports fewer types, and is for comparisons."""
     schedule: Annotated[str, Field(max_length=500)] | None = "*/5 * * * *"

@@ -13,6 +13,7 @@ from changefeed.model.run_identity import snapshot_identity
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.old_identities import forget_older
 from changefeed.pipeline.windows import commit_log_state
+from changefeed.snapshot.automatic import FIRST_RUN
 
 KEPT_SNAPSHOTS = 20
 """The number of a pipeline's latest snapshots whose records stay in the commit log."""
@@ -105,6 +106,8 @@ def snapshots(pipeline: str, states: Mapping[str, CommitLogState]) -> list[Snaps
 def finish_snapshot(connections: PipelineConnections, identity: str) -> SnapshotRecord:
     """Return the record of a finished snapshot, and remove all but the KEPT_SNAPSHOTS latest from the commit log.
 
+    The first snapshot's record always stays, because without it the pipeline would take that snapshot again.
+
     Raises AccountingError if the snapshot is not finished according to the commit log.
     """
     found = commit_log_state(connections, identity).of(SnapshotRecord)
@@ -113,5 +116,6 @@ def finish_snapshot(connections: PipelineConnections, identity: str) -> Snapshot
             f"snapshot {identity!r} is not finished according to the commit log, so rows may be missing in Kafka. "
             "Run it again: its task `snapshot`, or `changefeed snapshot` with its --run-id."
         )
-    forget_older(connections, snapshot_identity(connections.pipeline.name, ""), KEPT_SNAPSHOTS)
+    ours = snapshot_identity(connections.pipeline.name, "")
+    forget_older(connections, ours, KEPT_SNAPSHOTS, [snapshot_identity(connections.pipeline.name, FIRST_RUN)])
     return found[0]

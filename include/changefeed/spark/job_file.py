@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from changefeed import __version__
@@ -24,6 +25,12 @@ from changefeed.settings.site import SITE_VARIABLE, load_site
 from changefeed.settings.yaml_file import settings_text
 
 JOB_FILE = "changefeed-job.json"
+
+POD_SECRET_FOLDER = "/var/run/secrets/changefeed"
+"""Where the driver's pod on Kubernetes has the file: in a volume that nobody can write to."""
+
+IMAGE_JOBS_FOLDER = "/opt/changefeed/jobs"
+"""The folder of jobs/ in the image of a pod."""
 
 _PIPELINES, _TRANSFORMS, _SITE = "pipelines", "transforms", "site.yaml"
 
@@ -64,7 +71,8 @@ class JobFile:
 def read_job_file(file: str) -> Any:
     """The plan in the job's ``file``, which is deleted.
 
-    From now on, this process has the file's variables, and reads the pipeline's files from the folder of ``file``.
+    From now on, this process has the file's variables, and reads the pipeline's files from the folder of ``file``, or
+    from a private one if that cannot be written to, as in a pod.
     Raises SettingsError if another version of changefeed wrote it.
     """
     path = Path(file)
@@ -76,14 +84,14 @@ def read_job_file(file: str) -> Any:
             f"{__version__}. Nothing was published. Install the same version there"
         )
     job = JobFile(**values)
+    folder = (path.parent if os.access(path.parent, os.W_OK) else Path(mkdtemp(prefix="changefeed-job-"))).resolve()
     for name, text in job.files.items():
-        target = path.parent / name
+        target = folder / name
         target.parent.mkdir(mode=0o700, exist_ok=True)
         target.touch(0o600)
         target.write_text(text)
     os.environ.update(job.variables)
     if job.files:
-        folder = path.parent.resolve()
         os.environ["CHANGEFEED_PIPELINES"] = str(folder / _PIPELINES)
         os.environ["CHANGEFEED_TRANSFORMS"] = str(folder / _TRANSFORMS)
         os.environ[SITE_VARIABLE] = str(folder / _SITE)

@@ -5,7 +5,8 @@ thread of the driver waits for the end of these and of the driver's parent, whic
 or a signal of the kernel (PR_SET_PDEATHSIG) would not reach the driver: spark-submit is a shell script, and the JVM
 closes inherited files before it starts Python. In cluster mode the driver does not get the variable, and outlives the
 task, which finds it again. If YARN ends its container, it sends SIGTERM to all processes in it, and SIGKILL after
-`yarn.nodemanager.sleep-delay-before-sigkill.ms` (250): enough to return the claim, and not to end in order.
+`yarn.nodemanager.sleep-delay-before-sigkill.ms` (250): enough to return the claim, and not to end in order. So it is in
+a pod, where all processes get SIGTERM (docker/entrypoint.sh), and are killed when the JVM has ended.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ TASK_PROCESSES = "CHANGEFEED_TASK_PROCESSES"
 _LOOK_SECONDS = 0.5
 """How often it looks whether they have ended, if the kernel does not tell it."""
 
-_YARN_CONTAINER = "CONTAINER_ID"
-"""The environment variable by which YARN names a process's container."""
+_OF_CONTAINERS = {"CONTAINER_ID", "SPARK_DRIVER_BIND_ADDRESS"}
+"""Environment variables of drivers in a container of YARN, and in a pod."""
 
 END_SECONDS = 30
 """How long a job may take to end in order, before it is killed."""
@@ -41,11 +42,11 @@ def end_with_task() -> None:
 
     SystemExit is raised in the main thread, which must be the caller. So the job cancels its work and returns its
     claim, and a retry need not wait until the claim is void. If this takes longer than END_SECONDS, the process is
-    killed, which loses and repeats nothing. A driver in a container of YARN returns its claim first.
+    killed, which loses and repeats nothing. A driver in a container returns its claim first.
     """
     pids = os.environ.get(TASK_PROCESSES, "")
     if not pids:
-        if _YARN_CONTAINER in os.environ:
+        if not _OF_CONTAINERS.isdisjoint(os.environ):
             signal.signal(signal.SIGTERM, _end_in_container)
         return
     signal.signal(signal.SIGTERM, _end)

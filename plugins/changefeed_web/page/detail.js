@@ -4,7 +4,7 @@ import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
-import { badge, facts, Outage } from "./state.js";
+import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 5000;
 const TABLES_EACH = 12; // refreshes between two reads of all tables' columns from the source
@@ -46,6 +46,8 @@ export async function detail(main, alive, name, tab) {
   let seen = {};
   const readAt = {};
   let looks = 0;
+  let sealed = null; // the number of windows that are shown
+  let snapshotRows = 0;
   let redraw = () => {};
   const title = el("h1", {}, name);
   const state = el("span", {});
@@ -88,6 +90,11 @@ export async function detail(main, alive, name, tab) {
     state.replaceChildren(badge(pipeline));
     const problems = [];
     if (pipeline.position.error && !pipeline.position.unavailable) problems.push(problem("The pipeline cannot run", pipeline.position.error));
+    const { missing } = pipeline.dag;
+    if (missing) {
+      problems.push(missing.overdue ? notLoaded(missing)
+        : el("p", { class: "notice" }, `Airflow has not loaded the pipeline's DAGs yet. ${missing.text}`));
+    }
     if (pipeline.last_error) {
       problems.push(problem(failureOf(pipeline.last_error), pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
@@ -106,8 +113,11 @@ export async function detail(main, alive, name, tab) {
   };
 
   const drawWindows = (windows) => {
-    if (!windows.length) {
-      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, "No window is sealed yet. The first run that finds changes seals one."));
+    sealed = windows.length;
+    if (!sealed) {
+      const text = snapshotRows ? `No window is sealed yet, and ${number(snapshotRows)} rows are published by snapshots. The next run that finds changes seals a window.`
+        : "No window is sealed yet. The first run that finds changes seals one.";
+      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, text));
       return;
     }
     const draw = () => {
@@ -136,15 +146,20 @@ export async function detail(main, alive, name, tab) {
   const onResize = () => (alive() ? redraw() : removeEventListener("resize", onResize));
   addEventListener("resize", onResize);
 
-  const drawTopics = (pipeline, progress) => {
+  const drawTopics = (pipeline, { progress, contents }) => {
+    const soft = (text) => el("span", { class: "soft" }, text);
     const rows = Object.entries(pipeline.topics).map(([name_, topic]) => {
-      const parts_ = progress.filter((one) => one.topic === topic);
-      const last = parts_.map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
-      return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing published yet")];
+      const last = progress.filter((one) => one.topic === topic).map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
+      const filled = contents.filter((one) => one.topic === topic && one.end_offset > one.first_offset);
+      const offsets = filled.map((one) => `${one.partition}: ${one.first_offset} to ${one.end_offset - 1}`).join(", ");
+      const newest = Math.max(0, ...filled.map((one) => one.newest_ms || 0));
+      const without = filled.length ? "by no window yet" : "nothing published yet";
+      return [name_, el("code", {}, topic), number(filled.reduce((all, one) => all + one.end_offset - one.first_offset, 0)), newest ? when(newest) : "–",
+        offsets ? el("code", {}, offsets) : soft("empty"), last ? el("code", {}, last) : soft(without)];
     });
     parts.topics.replaceChildren(el("h2", {}, "Topics and commit log"),
       pipeline.topics_error && !pipeline.stale ? problem("The tables cannot be read", pipeline.topics_error) : "",
-      pipeline.topics_error ? (pipeline.stale ? unknown() : "") : rows.length ? table("Topics", ["Table", "Topic", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
+      pipeline.topics_error ? (pipeline.stale ? unknown() : "") : rows.length ? table("Topics", ["Table", "Topic", "#Records, at most", "Newest record", "~Offsets by partition", "~Published up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
   const drawTables = (tables) => {
@@ -174,7 +189,8 @@ export async function detail(main, alive, name, tab) {
       (one.columns || []).map((column) => `${column.name} ${type(column)}`).join(", ")]);
     parts.schema.replaceChildren(el("h2", {}, "Schemas"),
       ...(tables.length ? [table("Schemas", ["Table", "Primary key", "~Columns"], described)]
-        : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "No schema yet: the first window reads it.")]),
+        : [el("p", { class: "empty" }, "No table matches the patterns.")]),
+      until || !tables.length ? "" : el("p", { class: "soft" }, "These are the source's columns now. The first window stores them, and then the history of their changes."),
       ...(unknown.length ? [el("h3", {}, "Rows with unknown columns"),
         el("p", {}, `To define the columns, run changefeed schema ${name} --define. To choose what a run does with such rows, use --unknown or the pipeline's setting unknown_schema.`),
         table("Unknown", ["Table", "#Rows", "From", "To", "Action", "~Reason"], unknown.map((one) => [
@@ -184,6 +200,8 @@ export async function detail(main, alive, name, tab) {
   };
 
   const drawSnapshots = ({ snapshots, runs }) => {
+    snapshotRows = snapshots.reduce((all, one) => all + one.rows - one.left_out, 0);
+    if (sealed === 0) drawWindows([]);
     const last = runs[0];
     const open = snapshots.filter((one) => !one.finished);
     const paused = open.some((one) => one.paused);
@@ -264,7 +282,7 @@ export async function detail(main, alive, name, tab) {
     };
     await Promise.all([
       quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
-      quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
+      quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
       first || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
       quietly("runs", parts.runs, (found) => drawRuns(found.runs)),

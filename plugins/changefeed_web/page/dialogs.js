@@ -239,7 +239,7 @@ export function seekDialog(path, pipeline, after, to = "") {
     show: (planned) => {
       finish.hidden = !planned.unfinished.length;
       const moves = planned.skipped_bytes || planned.repeated_bytes || planned.not_known;
-      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "unknown" : "no effect";
+      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "unknown" : planned.unfinished.length && choice.checked ? "finishes a window" : "no effect";
       return el("div", {},
         el("p", {}, el("code", {}, `${planned.from || "no checkpoint"} → ${planned.to}`)),
         el("p", {}, el("span", { class: moves ? "badge warn" : "badge good" }, what), ` ${planned.effect}.`));

@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { ago, el, empty, every, loading, problem } from "./dom.js";
-import { badge, facts, Outage } from "./state.js";
+import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 10000;
 
@@ -83,6 +83,7 @@ function heading(more) {
 
 function card(pipeline) {
   const at = pipeline.position;
+  const { missing } = pipeline.dag;
   const error = (at && !at.unavailable && at.error) || (pipeline.last_error && pipeline.last_error.text);
   return el("article", { class: "card", "data-pipeline": pipeline.name },
     el("div", { class: "row between" },
@@ -90,5 +91,6 @@ function card(pipeline) {
     el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}, `, el("code", {}, pipeline.tables.include.join(", "))),
     at && at.last_known ? el("p", { class: "soft" }, `Last known, read ${ago(new Date(pipeline.stale.read_at_ms).toISOString())}:`) : null,
     facts(pipeline),
+    missing && missing.overdue ? notLoaded(missing) : null,
     error ? problem("Last error", error) : null);
 }

@@ -12,7 +12,7 @@ export function facts(pipeline, long = false) {
   const headroom = at.retention_unlimited ? "unlimited" : at.retention_headroom_seconds == null ? "–" : duration(at.retention_headroom_seconds);
   const fact = (name, value, small, kind, wide) => el("div", { class: wide }, el("dt", {}, name), el("dd", { class: kind }, value, small ? el("small", {}, small) : null));
   return el("dl", { class: "facts" },
-    fact("Lag", bytes(at.lag_bytes), at.lag_seconds ? `${duration(at.lag_seconds)} old` : null),
+    fact("Lag", bytes(at.lag_bytes), at.lag_seconds ? `${duration(at.lag_seconds)} old` : at.lag_bytes && at.own_changes === false ? "no change of its tables" : null),
     fact("Retention headroom", headroom, low ? `below ${pipeline.alerts.headroom_hours} h` : null, low ? "warn" : null),
     fact("Checkpoint", coordinates(at.checkpoint), at.committed_at_ms ? ago(new Date(at.committed_at_ms).toISOString()) : null, null, "coordinates"),
     long ? fact("Head", coordinates(at.head), null, null, "coordinates") : null,
@@ -54,12 +54,17 @@ export class Outage {
     const parts = [...this.errors.values()];
     const about = (names) => (names.size ? `${[...names].sort().join(", ")}: ` : "");
     const text = parts.map((one) => about(one.about) + one.text).join("\n");
-    const age = this.since < Infinity ? `What is shown are the last known values, read ${ago(new Date(this.since).toISOString())}.` : "No earlier values are known.";
+    const whose = parts.some((one) => one.about.size) ? " of these pipelines" : "";
+    const age = this.since < Infinity ? `What is shown are the last known values${whose}, read ${ago(new Date(this.since).toISOString())}.` : "No earlier values are known.";
     const before = place.querySelector("pre");
     if (before && before.textContent === shown(text)) place.querySelector("p").textContent = age; // is not announced again
     else place.replaceChildren(...(parts.length ? [problem(parts.length > 1 ? "Servers do not answer" : "A server does not answer", text, el("p", {}, age))] : []));
   }
 }
+
+// A pipeline whose DAGs Airflow should have loaded.
+export const notLoaded = ({ since, text }) =>
+  problem("Airflow has not loaded the pipeline's DAGs", `${since ? `Not loaded for ${duration((Date.now() - new Date(since)) / 1000)}. ` : ""}${text}`);
 
 function nextRun({ next_run: next, running }) {
   if (!next) return null;

@@ -106,16 +106,6 @@ def test_a_time_leads_to_the_first_transaction_written_then(known: Known) -> Non
     assert known.places[10][0].has_reached(place.coordinates)
 
 
-def test_transaction_after_the_last_of_a_file_is_in_the_next_file(known: Known) -> None:
-    finder = known.finder()
-    end_of_file, _ = known.places[9]
-    assert (end_of_file.file, known.places[10][0].file) == (known.files[1], known.files[2])
-    written = finder.first_seconds(end_of_file)
-    assert written is not None
-    assert written >= known.pause_seconds
-    assert finder.first_seconds(finder.latest().coordinates) is None
-
-
 def test_a_time_before_the_oldest_file_is_refused(known: Known) -> None:
     with pytest.raises(BinlogGoneError, match="begins at"):
         known.finder().at_time(1_000_000)

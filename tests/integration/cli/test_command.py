@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -70,6 +71,10 @@ def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> N
     lag = json.loads(changefeed("lag", name, "--json").out)
     assert (lag["pipeline"], lag["state"], lag["lag_bytes"], lag["lag_seconds"]) == (name, "current", 0, 0)
     assert lag["retention_headroom_seconds"] > 0
+    changefeed.server.execute(f"CREATE DATABASE {database}_x", f"DROP DATABASE {database}_x")
+    beside = changefeed("lag", name).out
+    assert "since the last run; no change of its tables in them" in beside
+    assert re.search(r"lag_seconds +0$", beside, re.MULTILINE)
 
     tailed = changefeed("tail", name, "--from-beginning", "--no-follow")
     assert tailed.exit_code == 0, tailed

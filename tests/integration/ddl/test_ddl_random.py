@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +10,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pymysql
+import pytest
 from integration.ddl_follower import Follower, is_same_table, learned_tables
+from seeds import choose_seed
 
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.ddl import Schemas, SchemaTimeline, read_statement
@@ -149,8 +150,7 @@ class Writer:
 
 def follow_random_ddl(server: SqlServer, name: str) -> tuple[int, int]:
     """Statements accepted, and table maps fitted."""
-    seed = int(os.environ.get("DDL_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"DDL_SEED={seed}")
+    seed = choose_seed()
     writer = Writer(seed, name)
     follower = Follower(server)
     timeline = SchemaTimeline(Schemas(follower.server))
@@ -190,7 +190,9 @@ def follow_random_ddl(server: SqlServer, name: str) -> tuple[int, int]:
             there, known = follower.list_tables(name), learned_tables(timeline.latest)
             different = [(table, there.get(table), known.get(table)) for table in there.keys() | known.keys()]
             different = [item for item in different if not is_same_table(item[1], item[2])]
-            assert not different, f"DDL_SEED={seed}: after {sql}:\n" + "\n".join(map(_first_difference, different))
+            assert not different, f"CHANGEFEED_SEED={seed}: after {sql}:\n" + "\n".join(
+                map(_first_difference, different)
+            )
         cursor.execute(f"DROP DATABASE {name}")
     follower.close()
     again = SchemaTimeline.from_json(json.loads(json.dumps(timeline.to_json())))
@@ -212,12 +214,14 @@ def _first_difference(item: tuple[object, TableSchema | None, TableSchema | str 
     return f"{name}: (there, learned) {pairs}\n  there {rest[0]}\n  learned {rest[1]}"
 
 
+@pytest.mark.random
 def test_random_ddl_on_mysql_agrees_with_information_schema(mysql_server: MysqlServer, unique_name: str) -> None:
     accepted, table_maps = follow_random_ddl(mysql_server, unique_name)
     print(f"{accepted} of {STEPS} statements accepted, {table_maps} table maps fitted")
     assert accepted > 50
 
 
+@pytest.mark.random
 def test_random_ddl_on_mariadb_agrees_with_information_schema(mariadb_server: MariadbServer, unique_name: str) -> None:
     accepted, table_maps = follow_random_ddl(mariadb_server, unique_name)
     print(f"{accepted} of {STEPS} statements accepted, {table_maps} table maps fitted")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from integration.pipeline.test_schema_history import TYPES, Script, head_of, job_of, rows, whole_files
+from seeds import choose_seed
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.pipeline.schema_learning import learn_history
@@ -184,12 +184,12 @@ def differences(expected: list[Any], found: list[Any], left_out: set[str]) -> li
     return wrong
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_rows_from_any_position_equal_full_metadata_or_are_listed(
     flavour: str, unique_name: str, server_id: int, request: pytest.FixtureRequest
 ) -> None:
-    seed = int(os.environ.get("CHANGEFEED_SEED", 0)) or random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
+    seed = choose_seed()
     begins = random.Random(seed).randrange(300)
     jobs = []
     for server in pair(request, flavour):

@@ -6,12 +6,20 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import kafka
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, topic_limits
+from changefeed.kafka.topics import (
+    PartitionContents,
+    TopicSettings,
+    commit_log_settings,
+    ensure_topics,
+    partition_contents,
+    topic_limits,
+)
 from devstack.kafka import KafkaBroker
 
 
@@ -29,6 +37,20 @@ def test_missing_topics_are_made_and_present_ones_used_as_they_are(
     with caplog.at_level(logging.WARNING):
         assert ensure_topics(connection, expected) == {one: 3, two: 2, three: 1}
     assert f"{two!r} has 2 partitions, expected 5" in caplog.text
+
+
+def test_contents_are_those_of_any_writer(connection: KafkaConnection, unique_name: str) -> None:
+    filled, empty = f"{unique_name}.filled", f"{unique_name}.empty"
+    ensure_topics(connection, {filled: TopicSettings(2, 1), empty: TopicSettings(1, 1)})
+    producer = kafka.KafkaProducer(bootstrap_servers=connection.bootstrap)
+    for newest_ms in (1_700_000_000_000, 1_600_000_000_000):
+        producer.send(filled, b"row", partition=1, timestamp_ms=newest_ms)
+    producer.close()
+    assert partition_contents(connection, [filled, empty, f"{unique_name}.missing"]) == [
+        PartitionContents(empty, 0, 0, 0, None),
+        PartitionContents(filled, 0, 0, 0, None),
+        PartitionContents(filled, 1, 0, 2, 1_700_000_000_000),
+    ]
 
 
 def test_many_runs_make_the_same_topics_at_once(connection: KafkaConnection, unique_name: str) -> None:

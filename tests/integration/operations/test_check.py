@@ -79,6 +79,17 @@ def test_a_pattern_without_a_table_is_wrong_in_check_and_not_in_a_run(changefeed
 
 
 @pytest.mark.extended
+def test_automatic_snapshot_that_other_settings_refuse_is_wrong(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    changefeed.write("snapshot: {new_tables: true}\n")
+    assert "takes snapshots by itself: of new tables" in changefeed("check").out
+    changefeed.write("snapshot: {new_tables: true}\nskip: [r]\n")
+    changefeed("check").is_refused("SettingsError", "has 'r' in `skip`", "Remove these ops")
+    changefeed.write("start: snapshot\nreader: reference\n")
+    changefeed("check").is_refused("SettingsError", "`reader: reference`", "use the kernel")
+
+
+@pytest.mark.extended
 def test_a_mask_without_a_column_is_wrong(changefeed: Command) -> None:
     with_a_table(changefeed)
     changefeed.write("columns: {mask: {'*.t.emial': {text: '-'}}}\n")

@@ -10,6 +10,7 @@ from dataclasses import replace
 import orjson
 import pytest
 from any_topics import AnyTopics
+from seeds import choose_seed
 
 from changefeed.binlog.search.scout import scout
 from changefeed.binlog.search.scouting import number_slices
@@ -213,6 +214,7 @@ def check_learned(history: SchemaHistory, server: SqlServer, database: str) -> N
     assert known == expected
 
 
+@pytest.mark.random
 @pytest.mark.parametrize(
     ("full_server", "stock_server"),
     [("full_mysql_server", "mysql_server"), ("full_mariadb_server", "mariadb_server")],
@@ -220,8 +222,7 @@ def check_learned(history: SchemaHistory, server: SqlServer, database: str) -> N
 def test_rows_of_a_stock_server_equal_full_metadata_for_any_slices_and_ddl(
     full_server: str, stock_server: str, unique_name: str, server_id: int, request: pytest.FixtureRequest
 ) -> None:
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
+    seed = choose_seed()
     full: SqlServer = request.getfixturevalue(full_server)
     stock: SqlServer = request.getfixturevalue(stock_server)
     starts = {}

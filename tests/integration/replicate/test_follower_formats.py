@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from both_settings import on_both_settings
+from both_settings import on_stock_servers_first
 from integration.followed import Followed, Workload
 from integration.kafka_pipeline import committed
 
@@ -51,7 +51,7 @@ def followed(
 @pytest.mark.parametrize(
     "format", ["fluvio", *(pytest.param(each, marks=pytest.mark.extended) for each in ("event", "cloudevents"))]
 )
-@on_both_settings
+@on_stock_servers_first
 @pytest.mark.usefixtures("server_settings")
 def test_a_random_workload_in_several_runs_ends_with_both_servers_alike(followed: Followed, format: str) -> None:
     followed.configure(**SETTINGS[format])

@@ -24,11 +24,11 @@ def pipeline(schedule: str = "'*/5 * * * *'", more: str = "") -> Pipeline:
     return parse_pipeline(text, "shop.yaml")
 
 
-def behind(lag_minutes: float | None, committed_minutes_ago: float) -> Position:
+def behind(lag_minutes: float | None, committed_minutes_ago: float, own_changes: bool | None = True) -> Position:
     committed = NOON - timedelta(minutes=committed_minutes_ago)
     lag = None if lag_minutes is None else lag_minutes * 60
     status = Status("shop", "behind", committed_at_ms=int(committed.timestamp() * 1000), lag_bytes=1)
-    return Position(status, Retention(lag, None, None))
+    return Position(status, Retention(lag, None, None, own_changes))
 
 
 def lateness(position: Position, of: Pipeline | None = None, written: timedelta = timedelta(days=1)) -> str | None:
@@ -62,6 +62,11 @@ def test_pipeline_is_late_if_a_scheduled_run_published_nothing() -> None:
     )
 
 
+def test_pipeline_whose_lag_was_not_read_to_its_end_is_late_at_most_so_long() -> None:
+    text = lateness(behind(lag_minutes=45, committed_minutes_ago=300, own_changes=None))
+    assert "its oldest change that is not published is at most 2,700 seconds old" in str(text)
+
+
 def test_new_pipeline_whose_file_has_no_time_is_late_when_a_run_was_due() -> None:
     of = pipeline()
     new = Position(Status("shop", "new"), UNKNOWN)
@@ -74,6 +79,7 @@ def test_new_pipeline_whose_file_has_no_time_is_late_when_a_run_was_due() -> Non
     ("position", "why"),
     [
         (behind(lag_minutes=34, committed_minutes_ago=300), "the change came after the run that was due"),
+        (behind(lag_minutes=0, committed_minutes_ago=300, own_changes=False), "only tables of others changed"),
         (behind(lag_minutes=300, committed_minutes_ago=20), "it commits: lag_seconds limits its lag"),
         (Position(Status("shop", "current", committed_at_ms=0, lag_bytes=0), Retention(0.0, None, None)), "no change"),
     ],

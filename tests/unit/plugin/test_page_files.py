@@ -1,4 +1,4 @@
-"""The pages load nothing from other servers than their own."""
+"""The files of the page: what they load, and the fields of its dialogs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+
+from changefeed.airflow.params import seek_params, verify_params
+from changefeed.settings.requests.seek import SeekRequest
 
 PAGE = Path(__file__).parents[3] / "plugins" / "changefeed_web" / "page"
 NOT_FETCHED = ("http://www.w3.org/2000/svg",)
@@ -18,3 +21,13 @@ def test_page_refers_to_no_address_on_the_internet(path: Path) -> None:
     for name in NOT_FETCHED:
         text = text.replace(name, "")
     assert re.findall(r"(?:https?:|wss?:|[\"'(=])//[^\s\"')]+", text) == []
+
+
+def test_dialogs_mark_the_fields_that_requests_and_params_require() -> None:
+    dialogs = (PAGE / "dialogs.js").read_text()
+    marked = set(re.findall(r'name: "(\w+)"[^}]*required: true', dialogs))
+    required = {name for name, field in SeekRequest.model_fields.items() if field.is_required()}
+    required |= {name for name, param in seek_params().items() if param.schema.get("minLength")}
+    assert required == {"to", "why"}
+    assert marked == required | {"sample_percent"}
+    assert "null" not in verify_params([])["sample_percent"].schema["type"]

@@ -23,8 +23,8 @@ YAML = 'name: shop\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_
     [
         (["shop.*"], ["shop.orders"], []),
         (["shop.*", r"/sales\.o\d/"], ["shop.orders", "sales.o1"], []),
-        (["shop.*"], [], ["found none for shop.*", "publishes nothing until then"]),
-        (["shop.*", "shpo.*"], ["shop.orders"], ["found none for shpo.*", "as soon as there is one"]),
+        (["shop.*"], [], ["No table of the source matches shop.*.", "publishes nothing until"]),
+        (["shop.*", "shpo.*"], ["shop.orders"], ["No table of the source matches shpo.*.", "nothing for it until"]),
     ],
 )
 def test_patterns_without_a_table_are_named(include: list[str], captured: list[str], words: list[str]) -> None:

@@ -20,6 +20,7 @@ def dag(**changes: Any) -> dict[str, Any]:
     last_run = {"run_id": "one", "state": "success", "start": moment(-100)}
     return {
         "known": True,
+        "missing": None,
         "paused": False,
         "held": [],
         "running": [],
@@ -40,6 +41,7 @@ def lag_of(lag_seconds: float | None) -> dict[str, Any]:
         (dag(next_run=moment(-30)), lag_of(60), "on schedule"),
         (dag(next_run=moment(-300)), lag_of(60), "run is late"),
         (dag(next_run=None), lag_of(60), "waits for a run"),
+        (dag(next_run=None), {**lag_of(0), "own_changes": False}, "up to date"),
         (dag(), lag_of(600), "behind"),
         (dag(), lag_of(None), "behind"),
         (dag(last_run=None), lag_of(60), "behind"),
@@ -53,7 +55,8 @@ def lag_of(lag_seconds: float | None) -> dict[str, Any]:
         (dag(paused=True, running=["two"]), lag_of(600), "running"),
         (dag(paused=True, running=["two"], held=["two"]), lag_of(600), "paused, a run is held"),
         (dag(last_run={"state": "failed", "start": moment(-9)}), lag_of(60), "failed"),
-        (dag(known=False), None, "not loaded yet"),
+        (dag(known=False, missing={"overdue": False}), None, "not loaded yet"),
+        (dag(known=False, missing={"overdue": True}), None, "not loaded"),
         (dag(), {"state": "current", "parked": [{"table": "shop.orders"}]}, "1 table is parked"),
         (dag(running=["two"]), {**lag_of(60), "parked": [{}, {}]}, "2 tables are parked"),
         (dag(), {"state": "current", "parked": []}, "up to date"),

@@ -359,16 +359,6 @@ class Finder:
         ends = [self.begin_of(name) for name in names]
         return [point for point in ends if point.coordinates != head.coordinates] + [head]
 
-    def first_seconds(self, at: BinlogCoordinates) -> int | None:
-        """The Unix time, in seconds, of the first transaction after the boundary ``at``; None if there is none."""
-        later = [(file.name, FIRST_POSITION) for file in self.binlogs.files() if file.number > at.number]
-        for file, start in [(at.file, at.position), *later]:
-            size = self._size(self._file(file))
-            for boundary in boundaries(self.binlogs.first_events(file, start, size), file, start, size):
-                if boundary.opens:
-                    return boundary.ts_seconds
-        return None
-
     def begun_seconds(self, file: str) -> int:
         """The Unix time, in seconds, at which a file was created."""
         return self._begun(file)

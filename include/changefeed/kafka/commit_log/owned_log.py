@@ -11,6 +11,7 @@ from changefeed.kafka.commit_log.log import EMPTY_STATE, CommitLog, CommitLogSta
 from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
+    CompleteTablesRecord,
     LogRecord,
     OrderRecord,
     ProgressRecord,
@@ -63,8 +64,11 @@ class OwnedLog(CommitLog):
         *,
         keep: int = KEPT_SEALS,
         uncommitted: int = 1,
+        complete: CompleteTablesRecord | None = None,
     ) -> None:
         """Write the manifest of a window, and forget the oldest seals of ``state``, which `read` returned.
+
+        ``complete`` is the record of complete tables after the window; without it an earlier one is forgotten.
 
         The last ``keep`` seals stay, or fewer if they exceed KEPT_SEAL_BYTES. The last ``uncommitted`` seals always
         stay, because the windows of a run are committed after its last one is sealed.
@@ -88,6 +92,8 @@ class OwnedLog(CommitLog):
         records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
         ended = {window, *old, *(number for number in state.orders if number < window)}
         records |= {OrderRecord.key_of(self.identity, number): None for number in sorted(ended)}
+        records |= {each.key(self.identity): None for each in state.of(CompleteTablesRecord)}
+        records |= {complete.key(self.identity): complete.value()} if complete else {}
         self.write(records, f"to seal window {window}")
 
     def seek(self, record: SeekRecord, state: CommitLogState) -> None:

@@ -257,6 +257,31 @@ class ParkedRecord(LogRecord, kind="parked"):
 
 
 @dataclass(frozen=True)
+class CompleteTablesRecord(LogRecord, kind="complete_tables"):
+    """The captured tables whose rows are all in Kafka; see `pipeline.complete_tables`. Written with each seal.
+
+    ``missing`` has the captured tables that need a snapshot, each with the time in ms after which the snapshot must
+    have begun. ``at_ms`` is the time at which the record was written.
+    """
+
+    tables: tuple[str, ...]
+    missing: Mapping[str, int]
+    at_ms: int
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return {"tables": list(self.tables), "missing": dict(self.missing), "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        missing = {str(table): int(since_ms) for table, since_ms in value["missing"].items()}
+        return cls(tuple(map(str, value["tables"])), missing, int(value["at_ms"]))
+
+
+@dataclass(frozen=True)
 class OrderRecord(LogRecord, kind="order"):
     """The transactions of a begun window in the order of its server's binlog, for a failover in the middle of it.
 

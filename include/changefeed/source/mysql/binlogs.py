@@ -20,6 +20,7 @@ from changefeed.source.mysql.dump import DumpStream
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import session_on
 
+LARGEST_EVENT = 4 << 20
 _AT_ONCE = 8
 """The number of parallel connections. A single connection mostly waits for the network."""
 
@@ -82,6 +83,11 @@ class ServerBinlogs:
         """As `chunks`, event by event and without kernels."""
         own = source.session_on(self._session.connection, self._uuid)
         yield from DumpStream(own, file=file, start=start, end=end).events()
+
+    def small_events(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """As `first_events`, but it ends before an event of more than LARGEST_EVENT bytes."""
+        own = source.session_on(self._session.connection, self._uuid)
+        yield from DumpStream(own, file=file, start=start, end=end).events(LARGEST_EVENT)
 
     def previous_gtids(self, file: str) -> str:
         """The GTIDs of all transactions before ``file``, with those that the server never logged (`unlogged`)."""

@@ -79,15 +79,20 @@ class DumpStream:
         with self._open_dump() as raw:
             yield from self._read(raw)
 
-    def events(self) -> Generator[bytes]:
-        """The same bytes, event by event, for a caller that needs the first ones: slow, but it loads no kernels."""
+    def events(self, largest: int | None = None) -> Generator[bytes]:
+        """The same bytes, event by event, for a caller that needs the first ones: slow, but it loads no kernels.
+
+        It ends before an event of more than ``largest`` bytes, without reading that event.
+        """
         if self._is_far:
             yield from self
             return
         with self._open_dump() as raw:
             left = -1
             while left != 0:
-                event = self._event(raw, left)
+                event = self._event(raw, left, largest)
+                if event is None:
+                    return
                 if _is_stream_only(event):
                     continue
                 left = (self._expected_bytes(memoryview(event)) if left < 0 else left) - len(event)
@@ -98,11 +103,14 @@ class DumpStream:
         with closing(self.events()) as events:
             return next(events)
 
-    def _event(self, raw: Any, left: int) -> bytes:
-        """The next event. A packet of the largest size is continued in the next packet, up to the event's own size."""
+    def _event(self, raw: Any, left: int, largest: int | None) -> bytes | None:
+        """The next event; None if it is larger than ``largest``. A packet of the largest size is continued in the next
+        packet, up to the event's own size."""
         body, size, limit = bytearray(), _LARGEST_PACKET, max(left, _LARGEST_PACKET)
         while size == _LARGEST_PACKET and len(body) <= limit:
             size = int.from_bytes(self._bytes(raw, 4)[:3], "little")
+            if largest is not None and len(body) + size > largest:
+                return None
             body += self._bytes(raw, size)
             limit = min(limit, 1 + int.from_bytes(body[10:14], "little"))
         if body[:1] != _OK:
