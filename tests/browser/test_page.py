@@ -404,9 +404,10 @@ def test_records_and_columns_are_shown_after_a_snapshot_without_a_window(page: P
     site.wait_for_dag("changefeed_snapshot__existing")
     assert site.run("changefeed_snapshot__existing")[""] == "success"
     page.open("pipelines/existing")
+    page.find("section[aria-label=Windows]", "2 rows are published by snapshots")
+    page.open("pipelines/existing/tables")
     assert "nothing published" not in page.find("section[aria-label=Topics] tr", "existing.notes").text
     assert page.find("section[aria-label=Topics] td time").get_attribute("datetime")
-    page.find("section[aria-label=Windows]", "2 rows are published by snapshots")
     page.find("section[aria-label=Schemas]", "text varchar")
     page.find("section[aria-label=Schemas]", "These are the source's columns now")
     page.shot("after-snapshot")

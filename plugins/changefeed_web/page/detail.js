@@ -42,6 +42,8 @@ export async function detail(main, alive, name, tab) {
     verifications: el("section", { class: "card", "aria-label": "Verifications" }),
     seeks: el("section", { class: "card", "aria-label": "Seeks" }),
   };
+  // The overview counts the rows of snapshots.
+  const read = new Set([...shownParts, ...(tab === "overview" ? ["snapshots"] : [])].map((part) => parts[part]));
   let measure = "Rows";
   let seen = {};
   const readAt = {};
@@ -267,7 +269,7 @@ export async function detail(main, alive, name, tab) {
     if (first || seen.pipeline.dag.paused !== pipeline.dag.paused) drawActions(pipeline);
     seen = { ...seen, pipeline };
     const quietly = async (what, part, draw) => {
-      if (!part.isConnected) return; // in another tab
+      if (!read.has(part)) return;
       try {
         const found = await get(`${path}/${what}`);
         servers.add(found.stale);
