@@ -23,7 +23,7 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _METHODS = frozenset({"match", "search", "fullmatch", "findall", "finditer", "sub", "split"})
 _UNKNOWN = frozenset({"match", "search", "fullmatch"})
-_SECONDS = 10
+_SECONDS = 3
 """Of the processor, for one text: a linear pattern takes milliseconds, a quadratic one 12 seconds, others hours."""
 _SMALL, _LARGE = 40_000, 100_000
 _CURATED = [
