@@ -151,7 +151,7 @@ export async function detail(main, alive, name, tab) {
   const drawTopics = (pipeline, { progress, contents }) => {
     const soft = (text) => el("span", { class: "soft" }, text);
     const rows = Object.entries(pipeline.topics).map(([name_, topic]) => {
-      const last = progress.filter((one) => one.topic === topic).map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
+      const last = progress.filter((one) => one.topic === topic && one.file).map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
       const filled = contents.filter((one) => one.topic === topic && one.end_offset > one.first_offset);
       const offsets = filled.map((one) => `${one.partition}: ${one.first_offset} to ${one.end_offset - 1}`).join(", ");
       const newest = Math.max(0, ...filled.map((one) => one.newest_ms || 0));
@@ -285,7 +285,7 @@ export async function detail(main, alive, name, tab) {
     await Promise.all([
       quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
-      first || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
+      !seen.tables || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
       quietly("runs", parts.runs, (found) => drawRuns(found.runs)),
       quietly("snapshots", parts.snapshots, drawSnapshots),

@@ -281,38 +281,6 @@ def test_first_snapshot_of_a_new_pipeline_is_started_by_airflow_once(airflow_sit
 
 
 @pytest.mark.extended
-def test_table_that_is_added_later_gets_its_snapshot_on_the_pipelines_schedule(airflow_site: Site) -> None:
-    site, dag = airflow_site, "changefeed_snapshot__news"
-    site.mysql.execute(
-        "CREATE DATABASE news",
-        *(f"CREATE TABLE news.{name} (id INT PRIMARY KEY)" for name in "ab"),
-        *(f"INSERT INTO news.{name} VALUES (1), (2)" for name in "ab"),
-    )
-    site.write_pipeline("news", "news", "snapshot: {new_tables: true}\n")
-    file = site.pipelines / "news.yaml"
-    wide = file.read_text().replace("schedule: null", 'schedule: "* * * * *"')
-    file.write_text(wide.replace("news.*", "news.a"))
-    site.wait_for_dag("changefeed_ingest__news", dag)
-    assert site.run("changefeed_ingest__news")["plan"] == "success", "its first run, with nothing to publish"
-    file.write_text(wide)
-    wait_until(lambda: len(records(site, "news.b")) == 2, "Airflow takes the snapshot of the new table", 400)
-    with site.client() as client:
-
-        def scheduled() -> list[str]:
-            listed = client.get(f"/api/v2/dags/{dag}/dagRuns", params={"state": "success"}).json()["dag_runs"]
-            return [run["dag_run_id"] for run in listed]
-
-        before = wait_until(scheduled, "the run of the snapshot ends", 200)
-        wait_until(lambda: len(scheduled()) > len(before), "a later run finds nothing to do", 200)
-        shown = client.get("/changefeed/api/pipelines/news/snapshots").json()
-        assert [each["identity"] for each in shown["snapshots"]] == ["news.snapshot.new_1"]
-        assert len(shown["runs"]) < len(scheduled()), "runs without work are not shown"
-    assert (len(records(site, "news.b")), records(site, "news.a")) == (2, [])
-    file.unlink()
-    site.mysql.execute("DROP DATABASE news")
-
-
-@pytest.mark.extended
 @pytest.mark.usefixtures("caught_up")
 def test_endpoint_has_the_metrics_and_labels_of_rules_and_dashboard(shop: Site) -> None:
     """Each expression of examples/monitoring, compared with an answer to the scrape token."""

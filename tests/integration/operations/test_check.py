@@ -85,8 +85,6 @@ def test_automatic_snapshot_that_other_settings_refuse_is_wrong(changefeed: Comm
     assert "takes snapshots by itself: of new tables" in changefeed("check").out
     changefeed.write("snapshot: {new_tables: true}\nskip: [r]\n")
     changefeed("check").is_refused("SettingsError", "has 'r' in `skip`", "Remove these ops")
-    changefeed.write("start: snapshot\nreader: reference\n")
-    changefeed("check").is_refused("SettingsError", "`reader: reference`", "use the kernel")
 
 
 @pytest.mark.extended

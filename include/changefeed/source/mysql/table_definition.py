@@ -83,7 +83,8 @@ _KEYS = (
     f"SELECT * FROM information_schema.key_column_usage WHERE {_OF_TABLE} AND referenced_table_name IS NOT NULL "
     "ORDER BY constraint_name, ordinal_position"
 )
-_RULES = re.compile(r"\)(?: ON DELETE (?P<delete>[A-Z ]+?))?(?: ON UPDATE (?P<update>[A-Z ]+?))?,?")
+_ACTION = "RESTRICT|CASCADE|SET NULL|SET DEFAULT|NO ACTION"
+_RULES = re.compile(rf"\)(?: ON DELETE (?P<delete>{_ACTION}))?(?: ON UPDATE (?P<update>{_ACTION}))?,?")
 """The end of a foreign key in SHOW CREATE TABLE, which users who can read the table may see."""
 _CHECKS = (
     "SELECT c.constraint_name, c.check_clause, t.enforced FROM information_schema.check_constraints c "
