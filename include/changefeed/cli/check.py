@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -13,7 +12,17 @@ from typing import Any
 
 import typer
 
-from changefeed.cli.app import EXIT_ERROR, AnyPipeline, AsJson, app, connections_of, out, select_pipelines, store_of
+from changefeed.cli.app import (
+    EXIT_ERROR,
+    AnyPipeline,
+    AsJson,
+    app,
+    connections_of,
+    out,
+    print_json,
+    select_pipelines,
+    store_of,
+)
 from changefeed.errors import ChangefeedError
 from changefeed.model.connection import from_environment
 from changefeed.operations.finding import Finding, Level, fail, ok, summary, warn
@@ -51,7 +60,7 @@ def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
             out.print(f"{pipeline.name}: {summary(report.findings)}")
         reports.append(report)
     if as_json:
-        out.print_json(json.dumps({"pipelines": [report.to_json() for report in reports], "unreadable": wrong}))
+        print_json({"pipelines": [report.to_json() for report in reports], "unreadable": wrong})
     if wrong or any(report.wrong for report in reports):
         raise typer.Exit(EXIT_ERROR)
 

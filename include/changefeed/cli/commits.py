@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of, table
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, print_json, print_table, store_of
 from changefeed.settings.file import load_pipeline
 
 
@@ -22,22 +21,22 @@ def windows(
 
     manifests = windows_of(connections_of(load_pipeline(name)), limit)
     if as_json:
-        out.print_json(json.dumps([manifest.to_json() for manifest in manifests]))
+        print_json([manifest.to_json() for manifest in manifests])
         return
-    shown = table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds")
-    for manifest in manifests:
-        window = manifest.window
-        shown.add_row(
-            f"{window.number}{' (failover)' if window.failover else ''}",
-            str(window.start),
-            str(window.head),
+    rows = [
+        (
+            f"{manifest.window.number}{' (failover)' if manifest.window.failover else ''}",
+            str(manifest.window.start),
+            str(manifest.window.head),
             f"{manifest.row_count:,}",
             f"{manifest.message_count:,}",
             f"{manifest.dead_letters:,}",
             f"{manifest.size_bytes:,}",
             f"{sum(manifest.seconds.values()):.1f}",
         )
-    out.print(shown)
+        for manifest in manifests
+    ]
+    print_table(("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds"), rows)
 
 
 @app.command()

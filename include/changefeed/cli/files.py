@@ -12,7 +12,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from changefeed.cli.app import app, connections_of
+from changefeed.cli.app import app, complete_pipeline, connections_of
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server
 from changefeed.errors import BinlogFormatError, SettingsError
@@ -82,7 +82,12 @@ def explain(
     table: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")],
     file: Annotated[Path | None, typer.Option(help="Binlog file with rows of the table.")] = None,
     pipeline_name: Annotated[
-        str | None, typer.Option("--pipeline", help="Search the binlog of this pipeline's source, newest file first.")
+        str | None,
+        typer.Option(
+            "--pipeline",
+            help="Search the binlog of this pipeline's source, newest file first.",
+            autocompletion=complete_pipeline,
+        ),
     ] = None,
 ) -> None:
     """Print a table's row program: its columns in the binlog, and the ops that write its messages.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-import json
+import inspect
 import logging
+import re
 import sys
 
 from changefeed.cli import (
@@ -22,7 +23,7 @@ from changefeed.cli import (
     verify,
 )
 from changefeed.cli import schema as schemas
-from changefeed.cli.app import EXIT_ERROR, PrintableLog, app
+from changefeed.cli.app import EXIT_ERROR, PrintableLog, app, print_json
 from changefeed.errors import ChangefeedError
 
 COMMANDS = (
@@ -44,9 +45,13 @@ COMMANDS = (
 
 
 def sort_commands() -> None:
-    """Sort the application's commands into the order of COMMANDS."""
+    """Sort the application's commands into the order of COMMANDS, and give each the first sentence of its docstring for
+    the list of commands, which otherwise cuts it at the width of the terminal."""
     modules = [module.__name__ for module in COMMANDS]
     app.registered_commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
+    for command in app.registered_commands:
+        paragraph = " ".join(inspect.cleandoc(command.callback.__doc__ or "").split("\n\n")[0].split())
+        command.short_help = re.split(r"(?<=\.) ", paragraph)[0]
 
 
 def main() -> None:
@@ -67,7 +72,7 @@ def main() -> None:
         message = f"{type(error).__name__}: {error}"
         print(message, file=sys.stderr)
         if "--json" in sys.argv:
-            print(json.dumps({"error": message}))
+            print_json({"error": message})
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of the output has closed it

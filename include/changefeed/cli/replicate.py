@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 import typer
 
-from changefeed.cli.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, connections_of, out
+from changefeed.cli.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, connections_of, out, print_json
 from changefeed.cli.request_options import add_options
 from changefeed.model.connection import from_environment
 from changefeed.model.coordinates import BinlogCoordinates
@@ -46,7 +45,7 @@ def replicate(
     nothing_new = done.start == done.end and not done.rows
     if as_json:
         ends = {name: str(value) if value else None for name, value in (("start", done.start), ("end", done.end))}
-        out.print_json(json.dumps({**asdict(done), **ends}))
+        print_json({**asdict(done), **ends})
     elif done.start is None:
         out.print(f"{name}: nothing is published yet, the follower begins with the pipeline's first window")
     elif nothing_new:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from changefeed.cli.app import (
     app,
     connections_of,
     out,
+    print_json,
     store_of,
 )
 from changefeed.cli.request_options import add_options
@@ -46,7 +46,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
             "lag_bytes": planned.lag_bytes,
         }
         shown["unknown_tables"] = [each.to_json() for each in unknown]
-        out.print_json(json.dumps(shown))
+        print_json(shown)
     elif planned.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
     else:

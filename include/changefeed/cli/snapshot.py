@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of, table
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, print_json, print_table, store_of
 from changefeed.cli.backfill import check_run_id
 from changefeed.cli.request_options import add_options
 from changefeed.errors import PipelineBusyError
@@ -70,7 +69,7 @@ def snapshot(
     identity = snapshot_identity(name, run_id if continues_first else f"{run_id}_{request.fingerprint}")
     plan = plan_snapshot(of_pipeline, store_of(pipeline), request, identity, dry_run=only_plan)
     if only_plan and as_json:
-        out.print_json(json.dumps(plan.to_json()))
+        print_json(plan.to_json())
     elif not as_json:
         _show(name, plan)
     if only_plan:
@@ -79,7 +78,7 @@ def snapshot(
         out.print(f"{name}: run id {run_id}; with --run-id {run_id} it continues where it was stopped")
     done = _take(of_pipeline, plan, is_quiet=as_json)
     if as_json:
-        out.print_json(json.dumps({"run_id": run_id, "tables": [asdict(each) for each in done.tables]}))
+        print_json({"run_id": run_id, "tables": [asdict(each) for each in done.tables]})
 
 
 def take_first_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore) -> None:
@@ -123,18 +122,22 @@ def _pause(of_pipeline: PipelineConnections, *, paused: bool, as_json: bool) -> 
 
     identities = set_paused(of_pipeline, paused=paused)
     if as_json:
-        out.print_json(json.dumps({"paused": paused, "snapshots": identities}))
+        print_json({"paused": paused, "snapshots": identities})
         return
     for identity in identities:
         out.print(f"{identity}: " + ("paused; --resume continues it" if paused else "continues"))
 
 
 def _show(name: str, plan: SnapshotPlan) -> None:
-    shown = table("table", "rows, about", "key", "topic", "published")
-    for each in plan.tables:
-        key = each.key or "none: one consistent read"
-        shown.add_row(
-            each.name, f"{each.estimated_rows:,}", key, plan.topics.get(each.name, "(left out)"), f"{each.rows:,}"
+    rows = [
+        (
+            each.name,
+            f"{each.estimated_rows:,}",
+            each.key or "none: one consistent read",
+            plan.topics.get(each.name, "(left out)"),
+            f"{each.rows:,}",
         )
-    out.print(shown)
+        for each in plan.tables
+    ]
+    print_table(("table", "rows, about", "key", "topic", "published"), rows)
     out.print(f"{name}: windows have published up to {plan.checkpoint.coordinates}")
