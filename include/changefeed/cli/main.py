@@ -13,6 +13,7 @@ from changefeed.cli import (
     check,
     commits,
     files,
+    init,
     replicate,
     runs,
     seek,
@@ -27,6 +28,7 @@ from changefeed.cli.app import EXIT_ERROR, PrintableLog, app, print_json
 from changefeed.errors import ChangefeedError
 
 COMMANDS = (
+    init,
     check,
     runs,
     status,

@@ -78,11 +78,14 @@ def snapshot(
         out.print(f"{name}: run id {run_id}; with --run-id {run_id} it continues where it was stopped")
     done = _take(of_pipeline, plan, is_quiet=as_json)
     if as_json:
-        print_json({"run_id": run_id, "tables": [asdict(each) for each in done.tables]})
+        print_json(_result(run_id, done))
 
 
-def take_first_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore) -> None:
-    """Take or continue the pipeline's first snapshot, and print its progress. A later run continues it if it waits."""
+def take_first_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore, *, is_quiet: bool) -> dict[str, Any]:
+    """Take or continue the pipeline's first snapshot, and return its run id and tables, for JSON.
+
+    If it waits, a later run continues it, and the reason is under ``waits``. Prints its progress, unless ``is_quiet``.
+    """
     from changefeed.snapshot.first import FIRST_RUN
     from changefeed.snapshot.planning import plan_snapshot
 
@@ -90,14 +93,21 @@ def take_first_snapshot(of_pipeline: PipelineConnections, store: CheckpointStore
     request, identity = SnapshotRequest.of({"pipeline": name}), snapshot_identity(name, FIRST_RUN)
     try:
         plan = plan_snapshot(of_pipeline, store, request, identity, may_be_empty=True)
-        out.print(f"{name}: its first snapshot publishes the existing rows, as `start: snapshot` says")
-        _show(name, plan)
-        _take(of_pipeline, plan)
+        if not is_quiet:
+            out.print(f"{name}: its first snapshot publishes the existing rows, as `start: snapshot` says")
+            _show(name, plan)
+        return _result(FIRST_RUN, _take(of_pipeline, plan, is_quiet=is_quiet))
     except PipelineBusyError as error:
-        out.print(f"{name}: the next run continues the first snapshot: {error}")
+        if not is_quiet:
+            out.print(f"{name}: the next run continues the first snapshot: {error}")
+        return {"run_id": FIRST_RUN, "waits": str(error)}
 
 
-def _take(of_pipeline: PipelineConnections, plan: SnapshotPlan, *, is_quiet: bool = False) -> SnapshotRecord:
+def _result(run_id: str, done: SnapshotRecord) -> dict[str, Any]:
+    return {"run_id": run_id, "tables": [asdict(each) for each in done.tables]}
+
+
+def _take(of_pipeline: PipelineConnections, plan: SnapshotPlan, *, is_quiet: bool) -> SnapshotRecord:
     from changefeed.snapshot.run import run_snapshot
     from changefeed.snapshot.snapshot_status import finish_snapshot, progress_line
     from changefeed.spark.session import session
