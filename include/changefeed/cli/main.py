@@ -56,12 +56,19 @@ def sort_commands() -> None:
         command.short_help = re.split(r"(?<=\.) ", paragraph)[0]
 
 
+class _StderrLines(logging.Handler):
+    """Writes to the current sys.stderr, which a line of progress replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def main() -> None:
     """Run the command. A ChangefeedError becomes a message on stderr and exit code 1, without a traceback.
 
     With --json it is also printed on stdout, as {"error": message}.
     """
-    lines = logging.StreamHandler(sys.stderr)
+    lines = _StderrLines()
     lines.setFormatter(PrintableLog("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[lines])
     for noisy in ("airflow", "py4j", "pyspark"):
@@ -72,7 +79,7 @@ def main() -> None:
         app()
     except ChangefeedError as error:
         message = f"{type(error).__name__}: {error}"
-        print(message, file=sys.stderr)
+        print(message, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         if "--json" in sys.argv:
             print_json({"error": message})
         sys.exit(EXIT_ERROR)

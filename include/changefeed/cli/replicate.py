@@ -14,6 +14,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline_settings import OnStatement
 from changefeed.settings.requests.replicate import ReplicateRequest
+from changefeed.spark.progress_line import Progress, progress_line
 
 
 @app.command()
@@ -34,6 +35,7 @@ def replicate(
     a snapshot; with --from it begins on a copy of the source. Exits 3 if nothing is new.
     """
     from changefeed.pipeline.connections import mysql_connection
+    from changefeed.replicate.applier import AppliedCounts
     from changefeed.replicate.run import replicate as bring
 
     request = ReplicateRequest.of(arguments)
@@ -41,7 +43,14 @@ def replicate(
     start = BinlogCoordinates.parse(request.start) if request.start else None
     runs_statements = request.statements is OnStatement.RUN
     connections = connections_of(load_pipeline(name))
-    done = bring(connections, follower, request.databases, start, request.sessions, runs_statements)
+    counts = AppliedCounts()
+
+    def read() -> Progress:
+        rows = sum(list(counts.tables.values()))  # its own copy: the run adds tables meanwhile
+        return Progress(rows, counts.expected_rows, "rows", rows)
+
+    with progress_line(f"{name}: replicate to {request.connection}", read):
+        done = bring(connections, follower, request.databases, start, request.sessions, runs_statements, counts)
     nothing_new = done.start == done.end and not done.rows
     if as_json:
         ends = {name: str(value) if value else None for name, value in (("start", done.start), ("end", done.end))}

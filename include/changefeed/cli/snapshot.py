@@ -15,6 +15,7 @@ from changefeed.errors import PipelineBusyError
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
+from changefeed.spark.progress_line import Progress, is_shown, progress_line
 
 if TYPE_CHECKING:
     from changefeed.kafka.commit_log.snapshots import SnapshotRecord
@@ -109,14 +110,21 @@ def _result(run_id: str, done: SnapshotRecord) -> dict[str, Any]:
 
 def _take(of_pipeline: PipelineConnections, plan: SnapshotPlan, *, is_quiet: bool) -> SnapshotRecord:
     from changefeed.snapshot.run import run_snapshot
-    from changefeed.snapshot.snapshot_status import finish_snapshot, progress_line
+    from changefeed.snapshot.snapshot_status import finish_snapshot, status_of
+    from changefeed.snapshot.snapshot_status import progress_line as describe_progress
     from changefeed.spark.session import session
 
     name, current = of_pipeline.pipeline.name, plan.progress
-    with session(of_pipeline.pipeline, "changefeed.snapshot.run") as spark:
+    before = sum(each.rows for each in current.tables)
+
+    def read() -> Progress:
+        now = status_of("", current)
+        return Progress(now.rows - before, now.estimated_rows - before, "rows", now.rows - before)
+
+    with session(of_pipeline.pipeline, "changefeed.snapshot.run") as spark, progress_line(f"{name}: snapshot", read):
         for current in run_snapshot(spark, of_pipeline, plan):
-            if not is_quiet and not current.finished:
-                out.print(f"{name}: {progress_line(current)}")
+            if not is_quiet and not is_shown() and not current.finished:
+                out.print(f"{name}: {describe_progress(current)}")
     finish_snapshot(of_pipeline, plan.identity)
     rows, left_out = (sum(getattr(each, field) for each in current.tables) for field in ("rows", "left_out"))
     if not is_quiet:
