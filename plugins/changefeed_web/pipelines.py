@@ -1,6 +1,6 @@
 """REST routes that list, show, create, change and delete pipelines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
 from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
+from changefeed.settings.new_pipeline import NewPipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
 from changefeed.settings.secrets import redact_yaml
@@ -61,6 +62,7 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
     """All pipelines that you may see, and by file the errors of those whose YAML is invalid.
 
     ``connections`` are those that you may combine in a new pipeline; none if you may not create pipelines.
+    ``template`` is the YAML of a new pipeline with the first of them.
     """
     pipelines, bundled, errors = all_pipelines()
     seen = [
@@ -76,7 +78,16 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
         for path, error in errors.items()
         if has_permission(user, "GET", ingest_dag_id(read_name(path)))
     }
-    return {"pipelines": shown, "refused": refused, "connections": _offered_connections(user, pipelines)}
+    offered = _offered_connections(user, pipelines)
+    return {"pipelines": shown, "refused": refused, "connections": offered, "template": _template(offered)}
+
+
+def _template(offered: Sequence[Mapping[str, str]]) -> str:
+    """The YAML of a new pipeline, with the first of the connections that the user may combine."""
+    if not offered:
+        return NewPipeline().yaml()
+    pair = offered[0]
+    return NewPipeline(source=pair["source"], kafka=pair["kafka"], checkpoint=pair.get("checkpoint")).yaml()
 
 
 def _offered_connections(user: Any, pipelines: Mapping[str, Pipeline]) -> list[dict[str, str]]:

@@ -109,7 +109,7 @@ def _next_steps(new: NewPipeline) -> Iterator[tuple[str, str]]:
     rows = "the existing rows and the changes" if new.start == "snapshot" else "the changes"
     yield f"changefeed run {new.name}", f"publishes {rows} from here"
     yield f"changefeed tail {new.name} --from-beginning", "prints the records"
-    if new.checkpoint != "kafka":
+    if new.store == "variable":
         yield f"airflow dags unpause changefeed_ingest__{new.name}", "lets Airflow run it by its schedule"
 
 
@@ -123,7 +123,10 @@ def _answers(given: dict[str, Any]) -> NewPipeline:
 
     Raises SettingsError if an option is wrong, if the pipeline exists, and, without a terminal, if one is missing.
     """
-    new = replace(NewPipeline(checkpoint=_default_checkpoint()), **{key: each for key, each in given.items() if each})
+    new = NewPipeline(store=_default_store())
+    for key, answer in given.items():
+        if answer:
+            new = _with(new, key, answer)
     asks = sys.stdin.isatty() and sys.stderr.isatty()
     missing = [key for key in ("name", "source", "kafka", "tables") if not given[key]]
     if missing and not asks:
@@ -141,6 +144,12 @@ def _answers(given: dict[str, Any]) -> NewPipeline:
         if not given[key] and (key != "registry" or _needs_registry(new)):
             new = _ask(new, key, question)
     return new
+
+
+def _with(new: NewPipeline, key: str, answer: Any) -> NewPipeline:
+    if key == "checkpoint" and answer in ("variable", "kafka"):
+        return replace(new, store=answer)
+    return replace(new, **{key: answer})
 
 
 def _needs_registry(new: NewPipeline) -> bool:
@@ -169,8 +178,7 @@ def _ask(new: NewPipeline, key: str, question: str) -> NewPipeline:
     """``new`` with the user's answer; asks again if it is refused."""
 
     def answered(text: str) -> NewPipeline:
-        value: Any = tuple(text.split()) if key == "tables" else text.strip()
-        changed = replace(new, **{key: value})
+        changed = _with(new, key, tuple(text.split()) if key == "tables" else text.strip())
         try:
             if key == "name":
                 _check_is_new(changed.name)
@@ -181,7 +189,7 @@ def _ask(new: NewPipeline, key: str, question: str) -> NewPipeline:
 
     if key in ("source", "kafka", "registry") and (known := _known_connections(key)):
         question += f" ({', '.join(known)})"
-    defaults = {"format": new.format, "start": new.start, "schedule": new.schedule, "checkpoint": new.checkpoint}
+    defaults = {"format": new.format, "start": new.start, "schedule": new.schedule, "checkpoint": new.store}
     asked: NewPipeline = typer.prompt(question, default=defaults.get(key), value_proc=answered, err=True)
     return asked
 
@@ -201,7 +209,7 @@ def _known_connections(key: str) -> list[str]:
     return [match.group(1).lower() for match, uri in found if match and uri.partition(":")[0] in kinds]
 
 
-def _default_checkpoint() -> str:
+def _default_store() -> str:
     from changefeed.cli.variables import find_airflow_problem
 
     return "kafka" if find_airflow_problem() else "variable"

@@ -28,8 +28,10 @@ class NewPipeline:
     schedule: str = "*/5 * * * *"
     """A cron expression or preset, or NO_SCHEDULE."""
     start: str = "snapshot"
-    checkpoint: str = "variable"
-    """`variable`, `kafka`, or the connection id of a state table's database."""
+    store: str = "variable"
+    """Where the checkpoint is: `variable`, `kafka` or `table`."""
+    checkpoint: str | None = None
+    """Connection id of the database of a state table, which then has the checkpoint."""
 
     @property
     def file(self) -> str:
@@ -39,8 +41,7 @@ class NewPipeline:
     def yaml(self) -> str:
         """The text of the pipeline's file."""
         tables = ", ".join(map(_quote, self.tables))
-        named = self.checkpoint in ("variable", "kafka")
-        store = self.checkpoint if named else f"table, connection: {_quote(self.checkpoint)}"
+        store = f"table, connection: {_quote(self.checkpoint)}" if self.checkpoint else self.store
         of_registry = f"{{name: {_quote(self.format)}, registry: {_quote(self.registry or '')}}}"
         return f"""name: {_quote(self.name)}
 source:

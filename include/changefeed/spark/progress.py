@@ -48,7 +48,7 @@ def show_progress(
             tasks.expect(total)
 
         def read() -> Progress:
-            return Progress(tasks.done(), tasks.total, rows=messages.value if messages else None)
+            return Progress(tasks.done(), tasks.total, "tasks", messages.value if messages else None, "messages")
 
         with _log_lines(what, tasks, messages) if logs and not is_shown() else progress_line(what, read):
             yield tasks

@@ -14,19 +14,23 @@ EVERY_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Progress:
-    """What is done: ``done`` of ``total`` units. ``total`` is 0 if it is not known, and ``rows`` None."""
+    """What is done: ``done`` of ``total`` units, and ``rows``, or other things that ``counted`` names.
+
+    ``total`` is 0 if it is not known, and ``rows`` None.
+    """
 
     done: int
     total: int
     unit: str = "tasks"
     rows: int | None = None
+    counted: str = "rows"
 
     def describe(self, seconds: float) -> str:
         """Units, rows, rows per second and time left, after ``seconds``."""
         parts = [f"{self.done:,} of {max(self.done, self.total):,} {self.unit}" if self.total else ""]
         if self.rows is not None:
-            parts.append(f"{self.rows:,} rows" if self.unit != "rows" or not self.total else "")
-            parts.append(f"{self.rows / seconds:,.0f} rows/s" if self.rows and seconds >= 1 else "")
+            parts.append("" if self.total and self.unit == self.counted else f"{self.rows:,} {self.counted}")
+            parts.append(f"{self.rows / seconds:,.0f} {self.counted}/s" if self.rows and seconds >= 1 else "")
         if 0 < self.done < self.total:
             parts.append(f"{_duration(seconds * (self.total - self.done) / self.done)} left")
         return ", ".join(filter(None, parts))

@@ -38,14 +38,22 @@ def _init(*arguments: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize("word", ["shop", "no", "null", "on", "y", "e1", "a-b", "x_y"])
 def test_yaml_of_a_new_pipeline_has_its_settings(word: str) -> None:
     new = NewPipeline(
-        word, word, word, (f"{word}.*", 'a\'b."c"', "re:d\\.e.*"), "avro", word, NO_SCHEDULE, "b.000001:4", word
+        word,
+        word,
+        word,
+        (f"{word}.*", 'a\'b."c"', "re:d\\.e.*"),
+        "avro",
+        word,
+        NO_SCHEDULE,
+        "b.000001:4",
+        checkpoint=word,
     )
     made = new.pipeline()
     assert (made.name, made.source.connection, made.kafka.connection) == (word, word, word)
     assert tuple(made.tables.include) == new.tables
     assert (made.format.name, made.format.registry, made.schedule, made.start) == ("avro", word, None, "b.000001:4")
     assert (made.checkpoint.store, made.checkpoint.connection) == ("table", word)
-    assert NewPipeline(checkpoint="kafka").pipeline().checkpoint.store == "kafka"
+    assert NewPipeline(store="kafka").pipeline().checkpoint.store == "kafka"
 
 
 def test_init_with_options_writes_a_pipeline_and_no_file_twice(folder: Path) -> None:

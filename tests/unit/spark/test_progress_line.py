@@ -41,6 +41,7 @@ with jvm_output() as file:
         (Progress(3, 12), 6.0, "3 of 12 tasks, 0:18 left"),
         (Progress(3, 12, rows=0), 6.0, "3 of 12 tasks, 0 rows, 0:18 left"),
         (Progress(3, 12, rows=60_000), 6.0, "3 of 12 tasks, 60,000 rows, 10,000 rows/s, 0:18 left"),
+        (Progress(3, 12, "tasks", 60, "messages"), 6.0, "3 of 12 tasks, 60 messages, 10 messages/s, 0:18 left"),
         (Progress(12, 12, rows=5), 0.1, "12 of 12 tasks, 5 rows"),
         (Progress(1, 7201, "rows", 1), 1.0, "1 of 7,201 rows, 1 rows/s, 2:00:00 left"),
         (Progress(9, 5, "rows", 9), 3.0, "9 of 9 rows, 3 rows/s"),
