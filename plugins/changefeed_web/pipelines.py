@@ -1,6 +1,6 @@
 """REST routes that list, show, create, change and delete pipelines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,7 +82,7 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
     return {"pipelines": shown, "refused": refused, "connections": offered, "template": _template(offered)}
 
 
-def _template(offered: Sequence[Mapping[str, str]]) -> str:
+def _template(offered: list[dict[str, str]]) -> str:
     """The YAML of a new pipeline, with the first of the connections that the user may combine."""
     if not offered:
         return NewPipeline().yaml()

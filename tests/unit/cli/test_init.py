@@ -37,17 +37,8 @@ def _init(*arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("word", ["shop", "no", "null", "on", "y", "e1", "a-b", "x_y"])
 def test_yaml_of_a_new_pipeline_has_its_settings(word: str) -> None:
-    new = NewPipeline(
-        word,
-        word,
-        word,
-        (f"{word}.*", 'a\'b."c"', "re:d\\.e.*"),
-        "avro",
-        word,
-        NO_SCHEDULE,
-        "b.000001:4",
-        checkpoint=word,
-    )
+    tables = (f"{word}.*", 'a\'b."c"', "re:d\\.e.*")
+    new = NewPipeline(word, word, word, tables, "avro", word, NO_SCHEDULE, "b.000001:4", checkpoint=word)
     made = new.pipeline()
     assert (made.name, made.source.connection, made.kafka.connection) == (word, word, word)
     assert tuple(made.tables.include) == new.tables
