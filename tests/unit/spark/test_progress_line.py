@@ -33,6 +33,14 @@ with jvm_output() as file:
         raise ValueError("no")
 """
 
+NO_JAVA = """
+from changefeed.settings.new_pipeline import NewPipeline
+from changefeed.spark.session import session
+with session(NewPipeline().pipeline(), "json"):
+    pass
+"""
+SPARK_SUBMIT = "#!/bin/sh\necho 'java noise' >&2\nexit 1\n"
+
 
 @pytest.mark.parametrize(
     ("progress", "seconds", "line"),
@@ -52,13 +60,13 @@ def test_progress_has_units_rows_rate_and_time_left(progress: Progress, seconds:
     assert progress.describe(seconds) == line
 
 
-def _run(code: str, *arguments: str, temporary: Path) -> tuple[subprocess.CompletedProcess[str], str]:
+def _run(code: str, *arguments: str, temporary: Path, **variables: str) -> tuple[subprocess.CompletedProcess[str], str]:
     """The process, whose stdout is a pipe, and what its stderr, a terminal, got."""
     reader, terminal = pty.openpty()
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(INCLUDE), "TERM": "xterm", "COLUMNS": "60"}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env={**environment, "TMPDIR": str(temporary)},
+        env={**environment, "TMPDIR": str(temporary), **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=terminal,
@@ -91,3 +99,15 @@ def test_output_of_java_is_in_a_file_that_the_error_names(tmp_path: Path) -> Non
     file.unlink()
     assert _run(FAILING, "succeeds", temporary=tmp_path)[1] == "end"
     assert not list(tmp_path.iterdir())
+
+
+def test_java_that_does_not_start_writes_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.write_text(SPARK_SUBMIT)
+    submit.chmod(0o700)
+    done, shown = _run(NO_JAVA, temporary=tmp_path, SPARK_HOME=str(tmp_path))
+    (file,) = tmp_path.glob("changefeed-spark-*.log")
+    assert (done.returncode, file.read_text()) == (1, "java noise\n")
+    assert f"The output of Spark and Java is in {file}" in shown.replace("\r\n", "\n")
+    assert "java noise" not in shown
