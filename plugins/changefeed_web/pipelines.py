@@ -15,6 +15,7 @@ from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
 from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
+from changefeed.settings.new_pipeline import NewPipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
@@ -66,6 +67,7 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
     """All pipelines that you may see, and by file the errors of those whose YAML is invalid.
 
     ``connections`` are those that you may combine in a new pipeline; none if you may not create pipelines.
+    ``template`` is the YAML of a new pipeline with the first of them.
     """
     pipelines, bundled, errors = all_pipelines()
     seen = [
@@ -81,7 +83,16 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
         for path, error in errors.items()
         if has_permission(user, "GET", ingest_dag_id(read_name(path)))
     }
-    return {"pipelines": shown, "refused": refused, "connections": _offered_connections(user, pipelines)}
+    offered = _offered_connections(user, pipelines)
+    return {"pipelines": shown, "refused": refused, "connections": offered, "template": _template(offered)}
+
+
+def _template(offered: list[dict[str, str]]) -> str:
+    """The YAML of a new pipeline, with the first of the connections that the user may combine."""
+    if not offered:
+        return NewPipeline().yaml()
+    pair = offered[0]
+    return NewPipeline(source=pair["source"], kafka=pair["kafka"], checkpoint=pair.get("checkpoint")).yaml()
 
 
 def _offered_connections(user: Any, pipelines: Mapping[str, Pipeline]) -> list[dict[str, str]]:

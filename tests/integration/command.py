@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +63,8 @@ class Command:
     seen: set[str] = field(default_factory=set)
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of all commands; '' unsets a variable."""
+    on_terminal: bool = False
+    """Whether stderr of commands that are new processes is a terminal."""
     mask: str = "columns: {mask: {no.such.column: {sha256: {environment: MASK_SALT}}}}"
     """A mask that matches no column. Tests of `changefeed check`, which reports that, remove it."""
 
@@ -109,7 +114,8 @@ spark: {spark or self.spark}
         watcher = threading.Thread(target=self._watch, args=(ended,))
         watcher.start()
         try:
-            code, out, err = (self.forks.run if self.forks else _run)(arguments, env, self.folder)
+            run = self.forks.run if self.forks else _run_on_terminal if self.on_terminal else _run
+            code, out, err = run(arguments, env, self.folder)
         finally:
             ended.set()
             watcher.join()
@@ -155,6 +161,35 @@ spark: {spark or self.spark}
         first = self.checkpoint()
         assert first is not None
         return first
+
+
+def _run_on_terminal(arguments: tuple[str, ...], env: dict[str, str], folder: Path) -> tuple[int, str, str]:
+    shown: list[bytes] = []
+    reader, terminal = pty.openpty()
+
+    def read() -> None:
+        with suppress(OSError):  # no process has the terminal any more
+            while data := os.read(reader, 65536):
+                shown.append(data)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    command = [str(PROGRAMS / "changefeed"), *arguments]
+    done = subprocess.run(
+        command,
+        env={**env, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+        cwd=folder,
+        timeout=600,
+        check=False,
+    )
+    os.close(terminal)
+    reading.join(60)
+    os.close(reader)
+    return done.returncode, done.stdout, b"".join(shown).decode()
 
 
 def _run(arguments: tuple[str, ...], env: dict[str, str], folder: Path) -> tuple[int, str, str]:

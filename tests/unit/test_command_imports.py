@@ -25,6 +25,7 @@ STORES = {"table": "{store: table, connection: state}", "variable": "{store: var
 RUN = """
 import sys
 from changefeed.cli.main import main
+sys.argv[0] = "changefeed"
 try:
     main()
 except SystemExit:
@@ -32,8 +33,9 @@ except SystemExit:
 """
 
 
-def imported_by(folder: Path, *arguments: str) -> tuple[set[str], str]:
-    """The libraries that `changefeed` has imported at its end, and its complete output.
+def imported_by(folder: Path, *arguments: str, **variables: str) -> tuple[set[str], str]:
+    """The libraries that `changefeed` has imported at its end, and its complete output, with more environment
+    ``variables``.
 
     Nothing listens at the port of MySQL.
     """
@@ -48,6 +50,7 @@ def imported_by(folder: Path, *arguments: str) -> tuple[set[str], str]:
         "CHANGEFEED_PIPELINES": str(folder),
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(INCLUDE),
+        **variables,
     }
     command = [sys.executable, "-c", RUN, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -60,6 +63,16 @@ def imported_by(folder: Path, *arguments: str) -> tuple[set[str], str]:
 def test_help_and_version_import_no_client(option: str, printed: str, tmp_path: Path) -> None:
     imported, output = imported_by(tmp_path, option)
     assert printed in output
+    assert not imported & (HEAVY | {"kafka", "pymysql", "sqlalchemy"})
+
+
+def test_completion_has_names_of_pipelines_and_imports_no_client(tmp_path: Path) -> None:
+    for name in ("shop", "shopping", "orders"):
+        (tmp_path / f"{name}.yaml").write_text(YAML.format(checkpoint=STORES["table"]).replace("shop", name, 1))
+    (tmp_path / "broken.yaml").write_text("source: [")
+    variables = {"_CHANGEFEED_COMPLETE": "complete_bash", "COMP_WORDS": "changefeed status sh", "COMP_CWORD": "2"}
+    imported, output = imported_by(tmp_path, **variables)
+    assert output.splitlines() == ["shop", "shopping"]
     assert not imported & (HEAVY | {"kafka", "pymysql", "sqlalchemy"})
 
 

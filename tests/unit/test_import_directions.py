@@ -81,7 +81,7 @@ ROOM_OF = {
     "typer": {"cli": "home", "devstack": "its own command, which is not the package's"},
     "rich": {
         "cli": "home",
-        "spark": "the bar of a running job, shown by the driver that the command runs in",
+        "spark": "the line of a running job, shown by the driver that the command runs in",
         "devstack": "bars of downloads",
     },
     "orjson": {

@@ -6,7 +6,6 @@ import io
 import logging
 
 import pytest
-from rich.table import Table
 
 from changefeed.cli import app
 from changefeed.errors import SourceError
@@ -27,12 +26,9 @@ def test_error_of_a_server_is_shown_with_escapes() -> None:
 def test_terminal_and_log_show_names_with_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(app.out, "file", shown)
-    table = Table(title=_HOSTILE)
-    table.add_column(_HOSTILE)
-    table.add_row(_HOSTILE)
-    app.out.print(table)
+    app.print_table([_HOSTILE], [[_HOSTILE]])
     app.out.print(f"shop: {_HOSTILE}")
-    assert shown.getvalue().count(_SHOWN) == 4
+    assert shown.getvalue().count(_SHOWN) == 3
     assert all(line.isprintable() for line in shown.getvalue().splitlines())
     record = logging.LogRecord("changefeed", logging.INFO, "", 1, "table %r of %s", ("a", _HOSTILE), None)
     assert app.PrintableLog("%(message)s").format(record) == f"table 'a' of {_SHOWN}"

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.highlighter import JSONHighlighter
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from changefeed import __version__
+from changefeed.cli.text_table import Row, text_table
 from changefeed.errors import SettingsError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.connection import from_environment
 from changefeed.printable import printable
-from changefeed.settings.file import load_pipeline, load_pipelines, pipelines_folder
+from changefeed.settings.file import load_pipeline, load_pipelines, pipeline_names, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 
 if TYPE_CHECKING:  # at run time each command would wait for the clients of Kafka and MySQL, `--help` too
@@ -38,7 +41,6 @@ app = typer.Typer(
     help="changefeed: publish MySQL's row changes to Kafka, without Airflow.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
@@ -59,10 +61,6 @@ def _options(
     """Options of the command itself."""
 
 
-MAX_WIDTH = 10_000
-"""Width of output that is not a terminal, so that its readers get complete lines."""
-
-
 class _PrintableConsole(Console):
     """A console that escapes control characters in names of tables, topics and files."""
 
@@ -81,13 +79,44 @@ class PrintableLog(logging.Formatter):
         return printable(super().format(record))
 
 
-out = _PrintableConsole(
-    soft_wrap=True, highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else MAX_WIDTH
-)
+out = _PrintableConsole(soft_wrap=True, highlight=False, markup=False, emoji=False)
 
-PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of the pipeline, as in its YAML.")]
+
+def print_table(columns: Row, rows: Iterable[Row]) -> None:
+    """Print a table that fits the terminal; without a terminal, each row is one line."""
+    out.print(text_table(columns, list(rows), out.width if sys.stdout.isatty() else None))
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` as JSON, in colours on a terminal, with a JSON escape for each character that `printable`
+    escapes."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    out.print(JSONHighlighter()(re.sub(r"[^\n -~]", _escape_in_json, text)))
+
+
+def _escape_in_json(found: re.Match[str]) -> str:
+    character = found.group()
+    if character.isprintable():
+        return character
+    return json.dumps(character)[1:-1] if ord(character) > 0x7F else f"\\u{ord(character):04x}"
+
+
+def complete_pipeline(incomplete: str) -> list[str]:
+    """The names of pipelines that begin with ``incomplete``, for a shell's completion."""
+    return sorted(name for name in pipeline_names() if name.startswith(incomplete))
+
+
+PipelineName = Annotated[
+    str,
+    typer.Argument(metavar="PIPELINE", help="Name of the pipeline, as in its YAML.", autocompletion=complete_pipeline),
+]
 AnyPipeline = Annotated[
-    str | None, typer.Argument(metavar="[PIPELINE]", help="Name of a pipeline. Default: all pipelines.")
+    str | None,
+    typer.Argument(
+        metavar="[PIPELINE]",
+        help="Name of a pipeline. Default: all pipelines.",
+        autocompletion=complete_pipeline,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -127,11 +156,3 @@ def store_of(pipeline: Pipeline) -> CheckpointStore:
         return variable_store(pipeline)
 
     return checkpoint_store(connections_of(pipeline), open_variables)
-
-
-def table(*columns: str) -> Table:
-    """An empty table. On a narrow terminal long values are wrapped, not cut."""
-    shown = Table(box=None)
-    for column in columns:
-        shown.add_column(column, overflow="fold")
-    return shown

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, table
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, print_json, print_table
 from changefeed.cli.request_options import add_options
 from changefeed.errors import SettingsError
 from changefeed.model.iso_time import is_time
@@ -74,7 +73,7 @@ def backfill(
     connections = connections_of(pipeline)
     planned = plan_backfill(connections, request, identity, archive_of=Archive)
     if only_plan and as_json:
-        out.print_json(json.dumps(planned.to_json()))
+        print_json(planned.to_json())
     elif not as_json:
         _show(name, planned)
     if only_plan:
@@ -97,7 +96,7 @@ def backfill(
             )
     manifest = finish_backfill(connections, planned.window, identity)
     if as_json:
-        out.print_json(json.dumps({"run_id": run_id, **manifest.to_json()}))
+        print_json({"run_id": run_id, **manifest.to_json()})
     else:
         out.print(f"{name}: published {manifest.row_count:,} rows in {manifest.message_count:,} messages")
 
@@ -122,8 +121,8 @@ def _show(name: str, planned: BackfillPlan) -> None:
     window = planned.window
     files = "1 file" if len(planned.files) == 1 else f"{len(planned.files)} files"
     out.print(f"{name}: {window.start} to {window.head}, {planned.size_bytes:,} bytes in {files} of {planned.source}")
-    shown = table("table", "rows", "bytes", "topic")
-    for full_name, counts in planned.tables.items():
-        topic = planned.topics.get(full_name, "(left out)")
-        shown.add_row(full_name, f"{counts.rows:,}", f"{counts.size_bytes:,}", topic)
-    out.print(shown)
+    rows = [
+        (full_name, f"{counts.rows:,}", f"{counts.size_bytes:,}", planned.topics.get(full_name, "(left out)"))
+        for full_name, counts in planned.tables.items()
+    ]
+    print_table(("table", "rows", "bytes", "topic"), rows)

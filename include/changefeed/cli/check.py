@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from changefeed.cli.app import EXIT_ERROR, AnyPipeline, AsJson, app, connections_of, out, select_pipelines, store_of
+from changefeed.cli.app import (
+    EXIT_ERROR,
+    AnyPipeline,
+    AsJson,
+    app,
+    connections_of,
+    out,
+    print_json,
+    select_pipelines,
+    store_of,
+)
 from changefeed.errors import ChangefeedError
 from changefeed.model.connection import from_environment
 from changefeed.operations.finding import Finding, Level, fail, ok, summary, warn
 from changefeed.settings.file import load_pipelines
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import load_site
+
+if TYPE_CHECKING:  # it loads the clients of Kafka and MySQL
+    from changefeed.operations.neighbours import Neighbours
 
 
 @app.command()
@@ -29,31 +41,35 @@ def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
 
     Each line is OK, WARN or FAIL, and the last line counts them. FAIL lines are on stderr. Exits 1 if a check fails.
     """
-    from changefeed.operations.check import check as check_pipeline
     from changefeed.operations.neighbours import Neighbours
 
     pipelines, errors = select_pipelines(name)
     wrong = [_format_error(error) for error in errors.values()]
     for message in wrong:
         print(message, file=sys.stderr)
-    reports = []
     neighbours = Neighbours(load_pipelines()[0], from_environment)
-    for pipeline in pipelines:
-        report = Report(pipeline.name)
-        found = check_pipeline(connections_of(pipeline), neighbours, partial(store_of, pipeline))
-        for finding in chain(found, _notifiers(pipeline)):
-            report.add(finding)
-            if finding.level is Level.FAIL:
-                print(f"{pipeline.name}: {finding}", file=sys.stderr, flush=True)
-            elif not as_json:
-                out.print(f"{pipeline.name}: {finding}")
-        if not as_json:
-            out.print(f"{pipeline.name}: {summary(report.findings)}")
-        reports.append(report)
+    reports = [check_pipeline(pipeline, neighbours, as_json=as_json) for pipeline in pipelines]
     if as_json:
-        out.print_json(json.dumps({"pipelines": [report.to_json() for report in reports], "unreadable": wrong}))
+        print_json({"pipelines": [report.to_json() for report in reports], "unreadable": wrong})
     if wrong or any(report.wrong for report in reports):
         raise typer.Exit(EXIT_ERROR)
+
+
+def check_pipeline(pipeline: Pipeline, neighbours: Neighbours, *, as_json: bool) -> Report:
+    """Check one pipeline, and print its findings; with ``as_json`` only those that fail, which go to stderr."""
+    from changefeed.operations.check import check as find
+
+    report = Report(pipeline.name)
+    found = find(connections_of(pipeline), neighbours, partial(store_of, pipeline))
+    for finding in chain(found, _notifiers(pipeline)):
+        report.add(finding)
+        if finding.level is Level.FAIL:
+            print(f"{pipeline.name}: {finding}", file=sys.stderr, flush=True)
+        elif not as_json:
+            out.print(f"{pipeline.name}: {finding}")
+    if not as_json:
+        out.print(f"{pipeline.name}: {summary(report.findings)}")
+    return report
 
 
 def _notifiers(pipeline: Pipeline) -> Iterator[Finding]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of, table
+from changefeed.cli.app import (
+    AsJson,
+    PipelineName,
+    app,
+    complete_pipeline,
+    connections_of,
+    out,
+    print_json,
+    print_table,
+    store_of,
+)
 from changefeed.settings.file import load_pipeline
 
 
@@ -22,34 +32,38 @@ def windows(
 
     manifests = windows_of(connections_of(load_pipeline(name)), limit)
     if as_json:
-        out.print_json(json.dumps([manifest.to_json() for manifest in manifests]))
+        print_json([manifest.to_json() for manifest in manifests])
         return
-    shown = table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds")
-    for manifest in manifests:
-        window = manifest.window
-        shown.add_row(
-            f"{window.number}{' (failover)' if window.failover else ''}",
-            str(window.start),
-            str(window.head),
+    rows = [
+        (
+            f"{manifest.window.number}{' (failover)' if manifest.window.failover else ''}",
+            str(manifest.window.start),
+            str(manifest.window.head),
             f"{manifest.row_count:,}",
             f"{manifest.message_count:,}",
             f"{manifest.dead_letters:,}",
             f"{manifest.size_bytes:,}",
             f"{sum(manifest.seconds.values()):.1f}",
         )
-    out.print(shown)
+        for manifest in manifests
+    ]
+    print_table(("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds"), rows)
 
 
 @app.command()
-def recover(name: PipelineName) -> None:
+def recover(name: PipelineName, as_json: AsJson = False) -> None:
     """Rebuild a lost or outdated checkpoint from the latest sealed window or seek in the commit log."""
     from changefeed.operations.recover import recover as recover_checkpoint
 
     pipeline = load_pipeline(name)
     done = recover_checkpoint(connections_of(pipeline), store_of(pipeline))
-    before = f"window {done.before.window} at {done.before.coordinates}" if done.before else "none"
+    if as_json:
+        before = done.before and done.before.to_json()
+        print_json({"pipeline": name, "before": before, "now": done.now.to_json(), "origin": done.origin})
+        return
+    replaced = f"window {done.before.window} at {done.before.coordinates}" if done.before else "none"
     out.print(
-        f"{name}: the checkpoint was {before}, and is now of window {done.now.window} at {done.now.coordinates}, by "
+        f"{name}: the checkpoint was {replaced}, and is now of window {done.now.window} at {done.now.coordinates}, by "
         f"{done.origin}"
     )
 
@@ -57,7 +71,10 @@ def recover(name: PipelineName) -> None:
 @app.command()
 def rename(
     old: Annotated[str, typer.Argument(metavar="OLD", help="Old name of the pipeline.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="New name, which its YAML has.")],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="New name, which its YAML has.", autocompletion=complete_pipeline)
+    ],
+    as_json: AsJson = False,
 ) -> None:
     """Move a pipeline's checkpoint, commit log and schema history to the new name that its YAML has.
 
@@ -67,6 +84,9 @@ def rename(
 
     pipeline = load_pipeline(new)
     done = move(connections_of(pipeline), old, store_of(pipeline))
+    if as_json:
+        print_json({"pipeline": new, "old": old, "now": done.checkpoint.to_json(), "records": done.records})
+        return
     at = done.checkpoint
     out.print(
         f"{new}: has the checkpoint of {old} now, window {at.window} at {at.coordinates}, and {done.records} records "
@@ -75,7 +95,7 @@ def rename(
 
 
 @app.command()
-def sign(name: PipelineName) -> None:
+def sign(name: PipelineName, as_json: AsJson = False) -> None:
     """Sign all records of the commit log and the schema history with the pipeline's `commit_log.key`.
 
     Run it once after the key was set or changed. Refused while a run is alive.
@@ -83,6 +103,9 @@ def sign(name: PipelineName) -> None:
     from changefeed.operations.sign import sign as sign_logs
 
     done = sign_logs(connections_of(load_pipeline(name)))
+    if as_json:
+        print_json({"pipeline": name, **asdict(done)})
+        return
     out.print(
         f"{name}: signed {done.records} records of the commit log, {done.untrusted} of which none of the keys had "
         f"signed{', and the schema history' if done.schemas else ''}"
@@ -95,6 +118,7 @@ def prune(
     topic: Annotated[
         list[str] | None, typer.Option(help="Pattern of topics that were removed from Kafka. May be repeated.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Remove the records of dropped tables from the commit log. Their topics stay.
 
@@ -106,5 +130,8 @@ def prune(
     pipeline = load_pipeline(name)
     connections = connections_of(pipeline)
     done = forget_removed(connections, topic) if topic else prune_log(connections, store_of(pipeline))
+    if as_json:
+        print_json({"pipeline": name, **asdict(done)})
+        return
     topics = ", ".join(done.topics) or "no topic"
     out.print(f"{name}: forgot {topics}; {done.records} records of the commit log")

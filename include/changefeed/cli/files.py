@@ -12,7 +12,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from changefeed.cli.app import app, connections_of
+from changefeed.cli.app import AsJson, app, complete_pipeline, connections_of, print_json
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server
 from changefeed.errors import BinlogFormatError, SettingsError
@@ -82,8 +82,14 @@ def explain(
     table: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")],
     file: Annotated[Path | None, typer.Option(help="Binlog file with rows of the table.")] = None,
     pipeline_name: Annotated[
-        str | None, typer.Option("--pipeline", help="Search the binlog of this pipeline's source, newest file first.")
+        str | None,
+        typer.Option(
+            "--pipeline",
+            help="Search the binlog of this pipeline's source, newest file first.",
+            autocompletion=complete_pipeline,
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print a table's row program: its columns in the binlog, and the ops that write its messages.
 
@@ -94,7 +100,10 @@ def explain(
     program = _explain_file(file, table) if file is not None else _explain_source(pipeline_name or "", table)
     if program is None:
         raise SettingsError(f"found no rows of {table!r}, so it has no row program yet")
-    print(program, end="")
+    if as_json:
+        print_json({"table": table, "program": program})
+    else:
+        print(program, end="")
 
 
 def _options(given: list[str]) -> Mapping[str, object]:

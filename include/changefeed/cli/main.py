@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-import json
+import inspect
 import logging
+import re
 import sys
 
 from changefeed.cli import (
@@ -12,6 +13,7 @@ from changefeed.cli import (
     check,
     commits,
     files,
+    init,
     replicate,
     runs,
     seek,
@@ -22,10 +24,11 @@ from changefeed.cli import (
     verify,
 )
 from changefeed.cli import schema as schemas
-from changefeed.cli.app import EXIT_ERROR, PrintableLog, app
+from changefeed.cli.app import EXIT_ERROR, PrintableLog, app, print_json
 from changefeed.errors import ChangefeedError
 
 COMMANDS = (
+    init,
     check,
     runs,
     status,
@@ -44,9 +47,20 @@ COMMANDS = (
 
 
 def sort_commands() -> None:
-    """Sort the application's commands into the order of COMMANDS."""
+    """Sort the application's commands into the order of COMMANDS, and give each the first sentence of its docstring for
+    the list of commands, which otherwise cuts it at the width of the terminal."""
     modules = [module.__name__ for module in COMMANDS]
     app.registered_commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
+    for command in app.registered_commands:
+        paragraph = " ".join(inspect.cleandoc(command.callback.__doc__ or "").split("\n\n")[0].split())
+        command.short_help = re.split(r"(?<=\.) ", paragraph)[0]
+
+
+class _StderrLines(logging.Handler):
+    """Writes to the current sys.stderr, which a line of progress replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -54,7 +68,7 @@ def main() -> None:
 
     With --json it is also printed on stdout, as {"error": message}.
     """
-    lines = logging.StreamHandler(sys.stderr)
+    lines = _StderrLines()
     lines.setFormatter(PrintableLog("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[lines])
     for noisy in ("airflow", "py4j", "pyspark"):
@@ -65,9 +79,9 @@ def main() -> None:
         app()
     except ChangefeedError as error:
         message = f"{type(error).__name__}: {error}"
-        print(message, file=sys.stderr)
+        print(message, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         if "--json" in sys.argv:
-            print(json.dumps({"error": message}))
+            print_json({"error": message})
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of the output has closed it

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 import typer
 
-from changefeed.cli.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, connections_of, out
+from changefeed.cli.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, connections_of, out, print_json
 from changefeed.cli.request_options import add_options
 from changefeed.model.connection import from_environment
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline_settings import OnStatement
 from changefeed.settings.requests.replicate import ReplicateRequest
+from changefeed.spark.progress_line import Progress, progress_line
 
 
 @app.command()
@@ -35,6 +35,7 @@ def replicate(
     a snapshot; with --from it begins on a copy of the source. Exits 3 if nothing is new.
     """
     from changefeed.pipeline.connections import mysql_connection
+    from changefeed.replicate.applier import AppliedCounts
     from changefeed.replicate.run import replicate as bring
 
     request = ReplicateRequest.of(arguments)
@@ -42,11 +43,18 @@ def replicate(
     start = BinlogCoordinates.parse(request.start) if request.start else None
     runs_statements = request.statements is OnStatement.RUN
     connections = connections_of(load_pipeline(name))
-    done = bring(connections, follower, request.databases, start, request.sessions, runs_statements)
+    counts = AppliedCounts()
+
+    def read() -> Progress:
+        rows = sum(list(counts.tables.values()))  # its own copy: the run adds tables meanwhile
+        return Progress(rows, counts.expected_rows, "rows", rows)
+
+    with progress_line(f"{name}: replicate to {request.connection}", read):
+        done = bring(connections, follower, request.databases, start, request.sessions, runs_statements, counts)
     nothing_new = done.start == done.end and not done.rows
     if as_json:
         ends = {name: str(value) if value else None for name, value in (("start", done.start), ("end", done.end))}
-        out.print_json(json.dumps({**asdict(done), **ends}))
+        print_json({**asdict(done), **ends})
     elif done.start is None:
         out.print(f"{name}: nothing is published yet, the follower begins with the pipeline's first window")
     elif nothing_new:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from changefeed.cli.app import (
     app,
     connections_of,
     out,
+    print_json,
     store_of,
 )
 from changefeed.cli.request_options import add_options
@@ -24,6 +24,7 @@ from changefeed.settings.requests.run import RunBounds
 
 if TYPE_CHECKING:
     from changefeed.model.checkpoint import CheckpointStore
+    from changefeed.model.manifest import Manifest
     from changefeed.pipeline.connections import PipelineConnections
     from changefeed.pipeline.plan import Plan
 
@@ -46,7 +47,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
             "lag_bytes": planned.lag_bytes,
         }
         shown["unknown_tables"] = [each.to_json() for each in unknown]
-        out.print_json(json.dumps(shown))
+        print_json(shown)
     elif planned.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
     else:
@@ -62,7 +63,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 
 @app.command()
 @add_options(RunBounds, until=typer.Option(metavar="FILE:POSITION"))
-def run(name: PipelineName, arguments: dict[str, Any]) -> None:
+def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) -> None:
     """Publish new changes with the pipeline's own Spark, and commit them. Exits 3 if nothing is new.
 
     A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one. With
@@ -79,38 +80,57 @@ def run(name: PipelineName, arguments: dict[str, Any]) -> None:
     planned = plan_window(connections, store)
     if planned.is_empty:
         write_heartbeat(connections, Heartbeat.of_idle(planned))
-        out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
+        if not as_json:
+            out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
+        manifests: list[Manifest] = []
     else:
-        _publish(connections, store, planned, bounds)
+        manifests = _publish(connections, store, planned, bounds, is_quiet=as_json)
+    snapshot: dict[str, Any] | None = None
     if due := due_snapshot(connections):
         from changefeed.cli.snapshot import take_automatic_snapshot
 
-        take_automatic_snapshot(connections, store, due)
-    elif planned.is_empty:
+        snapshot = take_automatic_snapshot(connections, store, due, is_quiet=as_json)
+    if as_json:
+        at = manifests[-1].window.head if manifests else planned.window.start
+        ends = {"checkpoint": str(at), "head": str(planned.window.head)}
+        windows = [manifest.to_json() for manifest in manifests]
+        print_json({"pipeline": name, **ends, "windows": windows, "snapshot": snapshot})
+    if planned.is_empty and due is None:
         raise typer.Exit(EXIT_NOTHING_NEW)
 
 
-def _publish(connections: PipelineConnections, store: CheckpointStore, planned: Plan, bounds: RunBounds) -> None:
+def _publish(
+    connections: PipelineConnections, store: CheckpointStore, planned: Plan, bounds: RunBounds, *, is_quiet: bool
+) -> list[Manifest]:
+    """The manifests of the windows that the run published and committed. Prints each, unless ``is_quiet``."""
     from changefeed.ingest.cut import cut
     from changefeed.ingest.run import run_windows
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.spark.session import session
 
     name, frozen = connections.pipeline.name, cut(connections, planned, bounds)
-    at, heartbeat = planned.window.start, None
+    manifests: list[Manifest] = []
     with session(connections.pipeline, "changefeed.ingest.run") as spark:
         for manifest in run_windows(spark, connections, frozen, store, bounds.max_seconds):
-            at, heartbeat = manifest.window.head, Heartbeat.of_committed(manifest)
-            out.print(
-                f"{name}: committed window {manifest.window.number} at {at}: {manifest.row_count:,} rows in "
-                f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
-            )
-            for transform, rows in manifest.transformed_away.items():
-                out.print(f"{name}: {rows:,} rows dropped by transform {transform}")
-    if heartbeat is not None:
-        write_heartbeat(connections, heartbeat)
-    if at != planned.window.head:
+            manifests.append(manifest)
+            if not is_quiet:
+                _show(manifest)
+    if manifests:
+        write_heartbeat(connections, Heartbeat.of_committed(manifests[-1]))
+    at = manifests[-1].window.head if manifests else planned.window.start
+    if at != planned.window.head and not is_quiet:
         out.print(f"{name}: the next run continues, up to {planned.window.head}")
+    return manifests
+
+
+def _show(manifest: Manifest) -> None:
+    window = manifest.window
+    out.print(
+        f"{window.pipeline}: committed window {window.number} at {window.head}: {manifest.row_count:,} rows in "
+        f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
+    )
+    for transform, rows in manifest.transformed_away.items():
+        out.print(f"{window.pipeline}: {rows:,} rows dropped by transform {transform}")
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, print_json, store_of
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.settings.file import load_pipeline
@@ -19,6 +18,7 @@ if TYPE_CHECKING:  # they load sqlglot
     from changefeed.ddl.history import SchemaHistory
     from changefeed.kafka.lease import Lease
     from changefeed.pipeline.connections import PipelineConnections
+    from changefeed.pipeline.defined_tables import DefinedTables
 
 
 class UnknownAction(StrEnum):
@@ -53,7 +53,8 @@ def schema(
 ) -> None:
     """Show the table schemas of a pipeline at the head of the source's binlog, and ranges with unknown columns.
 
-    --relearn, --define and --unknown change the schema history.
+    --relearn, --define and --unknown change the schema history. With --json, --define and --unknown print the tables
+    that were defined and the ranges with unknown columns.
     """
     from changefeed.ddl import Table
     from changefeed.pipeline import schema_history
@@ -64,10 +65,11 @@ def schema(
         raise SettingsError("expected at most one of --relearn, --define (with or without --at) and --unknown")
     pipeline = load_pipeline(name)
     connections = connections_of(pipeline)
+    defined: list[DefinedTables] = []
     if relearn or define or unknown:
         ensure_commit_log(connections)
         with connections.lease(brief=True) as lease:
-            history = _change_history(connections, relearn or [], define, at, unknown, lease)
+            history, defined = _change_history(connections, relearn or [], define, at, unknown, lease)
     else:
         copied = schema_history.copied_history(pipeline, store_of(pipeline))
         stored = schema_history.load_history(connections) or copied or schema_history.read_stored_history(connections)
@@ -75,21 +77,28 @@ def schema(
             history = schema_history.current(session, stored)
     ranges = unknown_ranges(pipeline, history, history.until)
     tables = schema_history.captured_tables(pipeline, history)
+    if as_json and (define or unknown):
+        print_json(
+            {"defined": [asdict(each) for each in defined], "unknown_tables": [each.to_json() for each in ranges]}
+        )
+        return
     if not as_json:
+        if relearn:
+            out.print(f"{name}: {', '.join(relearn)} read from the server, for rows from {history.until} on")
+        for each in defined:
+            out.print(f"{name}: {each.table} is defined for rows from {each.start} to {each.end or 'the end'}")
         for left in ranges:
             out.print(f"{name}: {'not known' if left.answer == 'stop' else left.answer}: {left}")
     if define or unknown:
         return
     if as_json:
-        print(
-            json.dumps(
-                [
-                    asdict(entry.schema)
-                    if isinstance(entry, Table)
-                    else {"database": table.database, "table": table.table, "problem": entry.problem}
-                    for table, entry in tables
-                ]
-            )
+        print_json(
+            [
+                asdict(entry.schema)
+                if isinstance(entry, Table)
+                else {"database": table.database, "table": table.table, "problem": entry.problem}
+                for table, entry in tables
+            ]
         )
         return
     for table, entry in tables:
@@ -110,9 +119,10 @@ def _change_history(
     at: str | None,
     unknown: UnknownAction | None,
     lease: Lease,
-) -> SchemaHistory:
-    """Change the schema history by one of the options, store it, and return it. The caller holds the pipeline's
-    lease.
+) -> tuple[SchemaHistory, list[DefinedTables]]:
+    """Change the schema history by one of the options, and store it. The caller holds the pipeline's lease.
+
+    Returns the history and the tables that --define defined.
 
     Publishers of earlier attempts are fenced first. Otherwise one that was suspended could publish a window with the
     old schemas.
@@ -128,19 +138,14 @@ def _change_history(
     if relearn:
         schema_history.restore_history(connections, store_of(pipeline), lease)
         with connections.session() as session:
-            history = schema_history.relearn(connections, session, relearn, lease)
-        out.print(f"{pipeline.name}: {', '.join(relearn)} read from the server, for rows from {history.until} on")
-        return history
+            return schema_history.relearn(connections, session, relearn, lease), []
     history = schema_history.read_stored_history(connections)
     if unknown:
-        return schema_history.store_history(connections, with_answer(pipeline, history, unknown.value), lease)
+        return schema_history.store_history(connections, with_answer(pipeline, history, unknown.value), lease), []
     assert define is not None
     try:
         sql = define.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{define} is not a text in UTF-8: {error}") from error
     history, defined = define_tables(pipeline, history, sql, BinlogCoordinates.parse(at) if at else None)
-    history = schema_history.store_history(connections, history, lease)
-    for each in defined:
-        out.print(f"{pipeline.name}: {each.table} is defined for rows from {each.start} to {each.end or 'the end'}")
-    return history
+    return schema_history.store_history(connections, history, lease), defined

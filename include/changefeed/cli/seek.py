@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import getpass
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from changefeed.cli.app import EXIT_ERROR, AsJson, PipelineName, app, connections_of, out, store_of
+from changefeed.cli.app import EXIT_ERROR, AsJson, PipelineName, app, connections_of, out, print_json, store_of
 from changefeed.cli.request_options import add_options, description
 from changefeed.errors import SettingsError
 from changefeed.model.checkpoint import CheckpointStore
@@ -69,7 +68,7 @@ def seek(
         raise typer.Exit(EXIT_ERROR)
     record = move(connections, planned, store, who=getpass.getuser(), why=request.why)
     if as_json:
-        out.print_json(json.dumps(record.to_json()))
+        print_json(record.to_json())
     else:
         undo = f"; seek to {planned.undo} to undo it" if planned.undo else ""
         out.print(f"{name}: the checkpoint is at {record.to} now{undo}")
@@ -77,7 +76,7 @@ def seek(
 
 def _show(planned: SeekPlan, *, as_json: bool, only_plan: bool) -> None:
     if only_plan and as_json:
-        out.print_json(json.dumps(planned.to_json()))
+        print_json(planned.to_json())
     elif not as_json:
         before = planned.before.coordinates if planned.before else "no checkpoint"
         out.print(f"{planned.pipeline}: from {before} to {planned.to}: {planned.effect}")

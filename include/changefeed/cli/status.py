@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,9 +14,10 @@ from changefeed.cli.app import (
     app,
     connections_of,
     out,
+    print_json,
+    print_table,
     select_pipelines,
     store_of,
-    table,
 )
 from changefeed.errors import ChangefeedError
 from changefeed.settings.file import load_pipeline
@@ -36,18 +36,19 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     statuses = [_status(pipeline) for pipeline in pipelines]
     statuses += [Status.in_error(path.stem, error) for path, error in errors.items()]
     if as_json:
-        out.print_json(json.dumps([status.to_json() for status in statuses]))
+        print_json([status.to_json() for status in statuses])
     else:
-        shown = table("pipeline", "window", "checkpoint", "head", "state")
-        for status in statuses:
-            shown.add_row(
+        rows = [
+            (
                 status.pipeline,
                 str(status.window),
                 status.checkpoint or "",
                 status.head or "",
                 "; ".join(filter(None, (status.summary, status.parked_summary))),
             )
-        out.print(shown)
+            for status in statuses
+        ]
+        print_table(("pipeline", "window", "checkpoint", "head", "state"), rows)
         for status in statuses:
             if status.error:
                 out.print(f"{status.pipeline}: {status.error}")
@@ -80,7 +81,7 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
             "searched_bytes",
         )
         shown = ("pipeline", "state", *lag, "parked")
-        out.print_json(json.dumps({key: values[key] for key in (*shown, "error")}))
+        print_json({key: values[key] for key in (*shown, "error")})
     elif current.status.error:
         out.print(f"{name}: {current.status.error}")
     else:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from changefeed.cli.app import EXIT_ERROR, app
+from changefeed.cli.app import EXIT_ERROR, app, complete_pipeline
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.model.connection import from_environment
 from changefeed.settings.file import load_pipeline
@@ -31,7 +31,10 @@ def try_transform(
         Path, typer.Option(help="File of changes, one JSON line each, as `changefeed decode` prints them.")
     ],
     arguments: Annotated[str, typer.Option(help="Arguments of the function as a JSON object.")] = "{}",
-    pipeline: Annotated[str | None, typer.Option(help="Pipeline whose YAML has the arguments and tables.")] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(help="Pipeline whose YAML has the arguments and tables.", autocompletion=complete_pipeline),
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Columns of the key, separated by commas. Default: id.")] = None,
 ) -> None:
     """Print the changes that a function returns, one JSON line each, and on stderr the numbers of dropped and failed

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from changefeed.cli.app import EXIT_DIFFERS, EXIT_INCOMPLETE, AsJson, PipelineName, app, connections_of, out, store_of
+from changefeed.cli.app import (
+    EXIT_DIFFERS,
+    EXIT_INCOMPLETE,
+    AsJson,
+    PipelineName,
+    app,
+    connections_of,
+    out,
+    print_json,
+    store_of,
+)
 from changefeed.cli.request_options import add_options
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.settings.file import load_pipeline
@@ -67,7 +76,7 @@ def verify(
     if gone is not None:
         gone.write_text("".join(f"{line}\n" for line in build_gone_rows_sql(plan.job, verified.report.results)))
     if as_json:
-        out.print_json(json.dumps(verified.report.to_json()))
+        print_json(verified.report.to_json())
     else:
         for line in verified.lines():
             out.print(line)

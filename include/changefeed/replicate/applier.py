@@ -40,6 +40,8 @@ class AppliedCounts:
     tables: Counter[tuple[str, str]] = field(default_factory=Counter)
     ddl_statements: int = 0
     statements: int = 0
+    expected_rows: int = 0
+    """About how many row changes the run applies; 0 if it is not known."""
 
     @property
     def rows(self) -> int:

@@ -28,7 +28,7 @@ from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
 from changefeed.replicate.refills import PublishedDdl, Refills, TablesToFillError, drop_tables
 from changefeed.replicate.scope import Scope
-from changefeed.replicate.sealed_range import empty_range, pipeline_start, read_sealed_range
+from changefeed.replicate.sealed_range import SealedRange, empty_range, pipeline_start, read_sealed_range
 from changefeed.replicate.single_rows import UnwritableRowError
 from changefeed.replicate.statements import Statements
 from changefeed.replicate.stream import Partitions, partitions_of, read_ahead, source_blocks
@@ -69,6 +69,7 @@ def replicate(
     start: BinlogCoordinates | None = None,
     sessions: int = DEFAULT_SESSIONS,
     runs_statements: bool = False,
+    counts: AppliedCounts | None = None,
 ) -> ReplicationResult:
     """Apply all sealed changes after the position of ``follower`` to it, move the position, and return the result.
 
@@ -78,6 +79,7 @@ def replicate(
     - ``sessions``: the number of sessions that write rows. They commit in the source's order.
     - ``runs_statements``: whether to run changes in statement format that are safe. The caller must know that no
       triggers or functions took part in them.
+    - ``counts``: has the numbers of applied changes while the run applies them.
 
     After a kill, the next run continues, and neither skips nor repeats a change. Raises SettingsError if the pipeline
     or the follower does not support such a run, and what `Applier`, `SourceBlocks`, `read_sealed_range` and
@@ -103,7 +105,7 @@ def replicate(
             positions.begin(position)
         scope = Scope(server, tuple(pipeline.tables.include), position.databases, tuple(pipeline.tables.exclude))
         logs_cascades = not server.is_mariadb and _version(connections, state, server) >= _LOGS_CASCADES
-        start, counts = position.coordinates, AppliedCounts()
+        start, counts = position.coordinates, counts or AppliedCounts()
         emptied: set[tuple[str, str]] = set()
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
         while True:
@@ -197,6 +199,7 @@ def _apply_sealed_range(
         if (blocked_at := filling.blocked_at) is not None and blocked_at < sealed_range.watermark:
             sealed_range = replace(sealed_range, watermark=blocked_at)
     if sealed_range is not None:
+        filler.applier.counts.expected_rows = _rows_in(state, sealed_range)
         offsets = commits.position.offsets
         if filling.is_under_way:
             sessions = 1  # missing rows are known only if changes are applied one after the other
@@ -212,6 +215,12 @@ def _apply_sealed_range(
     end = commits.position.coordinates
     tables = {f"{database}.{table}": rows for (database, table), rows in sorted(counts.tables.items()) if rows}
     return ReplicationResult(start, end, counts.rows, counts.ddl_statements, counts.statements, filling.waiting, tables)
+
+
+def _rows_in(state: CommitLogState, sealed_range: SealedRange) -> int:
+    """The row changes of the windows in ``sealed_range``, as their manifests have them, also those that are skipped."""
+    in_range = (seal for seal in state.seals.values() if seal.window.server_uuid == sealed_range.server_uuid)
+    return sum(seal.row_count for seal in in_range if sealed_range.start < seal.window.head <= sealed_range.watermark)
 
 
 def _first_position(

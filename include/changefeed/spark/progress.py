@@ -1,15 +1,13 @@
-"""Progress of running jobs: a bar on a terminal, lines in a log."""
+"""Progress of running jobs: a line on a terminal, lines in a log."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
+from changefeed.spark.progress_line import Progress, is_shown, progress_line
 from changefeed.spark.target import SparkTarget, Tasks
 
 _log = logging.getLogger(__name__)
@@ -27,37 +25,47 @@ class MessageCount:
         if self._sum is not None:
             self._sum.add(messages)
 
+    @property
+    def value(self) -> int | None:
+        """The messages so far; None if they are not counted."""
+        return None if self._sum is None else self._sum.value
+
     def __str__(self) -> str:
         return f", {self._sum.value:,} messages so far" if self._sum is not None else ""
 
 
 @contextmanager
-def show_progress(spark: SparkTarget, what: str, total: int = 0, messages: MessageCount | str = "") -> Iterator[Tasks]:
+def show_progress(
+    spark: SparkTarget, what: str, total: int = 0, messages: MessageCount | None = None, *, logs: bool = True
+) -> Iterator[Tasks]:
     """Show the finished tasks of the jobs that run in the block, and the ``messages`` of finished tasks.
 
     ``total`` is the number of tasks of this thread's job. Other threads announce theirs with `Tasks.expect` of the
-    yielded object.
+    yielded object. Without a terminal there is a line in the log each LINE_EVERY_SECONDS, unless ``logs`` is False.
     """
-    ended = threading.Event()
     with closing(spark.watch_tasks(what)) as tasks:
         if total:
             tasks.expect(total)
 
-        def bar() -> None:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            with Progress(*columns, transient=True) as progress:
-                task = progress.add_task(what, total=tasks.total)
-                while not ended.wait(0.2):
-                    progress.update(task, total=tasks.total, completed=tasks.done())
+        def read() -> Progress:
+            return Progress(tasks.done(), tasks.total, "tasks", messages.value if messages else None, "messages")
 
-        def lines() -> None:
-            while not ended.wait(LINE_EVERY_SECONDS):
-                _log.info("%s: %d of %d tasks done%s", what, tasks.done(), tasks.total, messages)
-
-        watcher = threading.Thread(target=bar if sys.stderr.isatty() else lines, daemon=True)
-        watcher.start()
-        try:
+        with _log_lines(what, tasks, messages) if logs and not is_shown() else progress_line(what, read):
             yield tasks
-        finally:
-            ended.set()
-            watcher.join()
+
+
+@contextmanager
+def _log_lines(what: str, tasks: Tasks, messages: MessageCount | None) -> Iterator[None]:
+    ended = threading.Event()
+
+    def lines() -> None:
+        while not ended.wait(LINE_EVERY_SECONDS):
+            _log.info("%s: %d of %d tasks done%s", what, tasks.done(), tasks.total, messages or "")
+
+    watcher = threading.Thread(target=lines, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()

@@ -10,10 +10,12 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import IO
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from changefeed.errors import SettingsError
@@ -51,11 +53,12 @@ def session(pipeline: Pipeline, job: str, *, is_submitted: bool = False) -> Iter
                 spark.warm_up(1)
             yield spark
     else:
-        with _import_in_thread(job):
-            spark_session = _session() if is_submitted else start_session(pipeline)
-            target = _target(spark_session, pipeline)
-            target.warm_up(1)
-        yield target
+        with nullcontext() if is_submitted else jvm_output() as output:
+            with _import_in_thread(job):
+                spark_session = _session() if is_submitted else start_session(pipeline, output)
+                target = _target(spark_session, pipeline)
+                target.warm_up(1)
+            yield target
 
 
 @contextmanager
@@ -80,14 +83,38 @@ def _import_in_thread(module: str) -> Iterator[None]:
         gc.enable()
 
 
+@contextmanager
+def jvm_output() -> Iterator[IO[bytes] | None]:
+    """A file for the output of a JVM and its workers, if stderr is a terminal, whose line of progress it would break.
+
+    If the block fails, the error gets a note that names the file. Else the file is removed. Without a terminal None:
+    the output stays on stderr, which a log collects.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with NamedTemporaryFile("wb", prefix="changefeed-spark-", suffix=".log", delete=False) as file:
+        path = Path(file.name)
+        try:
+            yield file
+        except BaseException as error:
+            if isinstance(error, Exception) and path.stat().st_size:
+                error.add_note(f"The output of Spark and Java is in {path}")
+            else:
+                path.unlink()
+            raise
+        else:
+            path.unlink()
+
+
 def _target(spark_session: SparkSession, pipeline: Pipeline) -> SparkTarget:
     if is_local(spark_session.sparkContext.master or ""):
         return LocalSpark(spark_session)
     return ClusterSpark(spark_session, pipeline.spark.executor_seconds)
 
 
-def start_session(pipeline: Pipeline) -> SparkSession:
-    """A session on the pipeline's master, without a web page.
+def start_session(pipeline: Pipeline, output: IO[bytes] | None = None) -> SparkSession:
+    """A session on the pipeline's master, without a web page. Its JVM writes to ``output``, by default to stderr.
 
     Its workers have the Python of `spark.conf` (spark.pyspark.python) or PYSPARK_PYTHON, else this one. Raises
     SettingsError if Spark or its context does not start.
@@ -102,7 +129,7 @@ def start_session(pipeline: Pipeline) -> SparkSession:
         defaults |= LOCAL_CONF
     conf = job_conf(pipeline.spark.conf, master, defaults)
     with _submit_arguments(conf | {"spark.master": master, "spark.app.name": f"changefeed-{pipeline.name}"}):
-        return _session()
+        return _session(output)
 
 
 @contextmanager
@@ -127,19 +154,26 @@ def _submit_arguments(conf: Mapping[str, str]) -> Iterator[None]:
             os.environ["PYSPARK_SUBMIT_ARGS"] = others
 
 
-def _session() -> SparkSession:
-    """A session of the JVM that spark-submit started, or of a new JVM. Raises SettingsError if it does not start."""
+def _session(output: IO[bytes] | None = None) -> SparkSession:
+    """A session of the JVM that spark-submit started, or of a new JVM, which writes to ``output``.
+
+    Raises SettingsError if it does not start.
+    """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
 
     try:
+        if output is not None and SparkContext._gateway is None:
+            gateway = launch_gateway(popen_kwargs={"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway)
         session = SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as error:
         java = os.environ.get("JAVA_HOME") or shutil.which("java")
         raise SettingsError(
             f"Spark did not start. Expected Java 17 or 21 in JAVA_HOME or PATH, found {java or 'none'!r}: "
-            f"{str(error).splitlines()[0]} The output of Java is above. Nothing was published. Install Java (Debian "
-            "and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to its folder."
+            f"{str(error).splitlines()[0]} The output of Java is {'in the file below' if output else 'above'}. Nothing "
+            "was published. Install Java (Debian and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to its folder."
         ) from error
     except Py4JJavaError as error:
         if "spark.authenticate.secret" not in str(error.java_exception):

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from changefeed.errors import ChangefeedError
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.spark.progress import show_progress
 from changefeed.spark.stages.messages import Failure
 from changefeed.spark.target import SparkTarget, rows_of_tasks
 from changefeed.verify.chain_records import ChainRecords, ChainReport
@@ -61,12 +62,17 @@ class SparkStages:
         """See `Stages`."""
         self._begin(expected_bytes)
         read = partial(read_chunks, job)
-        return [_chunk_report(values) for values in self._read_all(_shares(chunks, self._tasks), read)]
+        return [
+            _chunk_report(values) for values in self._read_all("read the source", _shares(chunks, self._tasks), read)
+        ]
 
     def read_topics(self, job: VerifyJob, offset_ranges: Sequence[OffsetRange]) -> list[PartitionReport]:
         """See `Stages`. Each task reads its partitions one after another."""
         read = partial(read_offset_ranges, job)
-        return [_partition_report(values) for values in self._read_all(self._largest_first(offset_ranges), read)]
+        return [
+            _partition_report(values)
+            for values in self._read_all("read topics", self._largest_first(offset_ranges), read)
+        ]
 
     def read_chains(
         self, job: VerifyJob, counts: Mapping[str, int], offset_ranges: Sequence[OffsetRange], expected_bytes: int
@@ -74,7 +80,9 @@ class SparkStages:
         """See `Stages`. Each task reads its partitions one after another."""
         self._begin(expected_bytes)
         read = partial(read_chain_records, job, counts)
-        return [_chain_report(values) for values in self._read_all(self._largest_first(offset_ranges), read)]
+        return [
+            _chain_report(values) for values in self._read_all("read topics", self._largest_first(offset_ranges), read)
+        ]
 
     def _begin(self, expected_bytes: int) -> None:
         self.close()
@@ -86,7 +94,10 @@ class SparkStages:
         return _shares(ordered, 4 * self._tasks)
 
     def _read_all(
-        self, shares: Sequence[Sequence[ChunkOrRange]], read: Callable[[Iterable[ChunkOrRange]], Iterator[Any]]
+        self,
+        what: str,
+        shares: Sequence[Sequence[ChunkOrRange]],
+        read: Callable[[Iterable[ChunkOrRange]], Iterator[Any]],
     ) -> Iterator[dict[str, Any]]:
         """Yield the reports of the tasks that read ``shares``, and store the entries. Raises a task's first error."""
         if not shares:
@@ -94,7 +105,9 @@ class SparkStages:
         rows = rows_of_tasks(self._spark.session, shares, partial(_read_share, read, self._buckets), READ_SCHEMA)
         entries = rows.localCheckpoint(eager=False)
         self._read.append(entries)
-        for row in entries.where("kind <> 'entries'").select("kind", "text").collect():
+        with show_progress(self._spark, what, len(shares), logs=False):
+            reports = entries.where("kind <> 'entries'").select("kind", "text").collect()
+        for row in reports:
             if row.kind == "error":
                 raise Failure.from_json(orjson.loads(row.text)).error
             yield orjson.loads(row.text)
@@ -124,7 +137,9 @@ class SparkStages:
             entries = entries.union(more)
         shuffled = entries.where("kind = 'entries'").select("bucket", "entries").repartition(self._buckets, "bucket")
         ordered = shuffled.sortWithinPartitions("bucket")
-        for row in ordered.mapInArrow(of_task, RESULT_SCHEMA).collect():
+        with show_progress(self._spark, "compare", self._buckets, logs=False):
+            results = ordered.mapInArrow(of_task, RESULT_SCHEMA).collect()
+        for row in results:
             yield orjson.loads(row.text)
 
 

@@ -311,7 +311,7 @@ export async function yaml(main, alive, name) {
   main.replaceChildren(loading("the settings"));
   const isNew = name === null;
   const path = isNew ? "pipelines" : `pipelines/${encodeURIComponent(name)}`;
-  const start = isNew ? { value: template((await get("pipelines?live=false")).connections), etag: null } : await call("GET", path);
+  const start = isNew ? { value: template(await get("pipelines?live=false")), etag: null } : await call("GET", path);
   if (!alive()) return;
   let etag = start.etag;
   const text = el("textarea", { class: "code", spellcheck: "false", "aria-label": "The pipeline's YAML" });
@@ -361,24 +361,11 @@ const failureOf = ({ task_id: task, attempt, attempts, retried }) => retried
   ? `Attempt ${attempt} of ${attempts} of task ${task} failed; Airflow tries again`
   : `The last run failed in task ${task}`;
 
-// The settings of a new pipeline, with the first of the connections that this user may combine.
-function template(offered) {
-  const [pair] = offered;
-  const { source, kafka, checkpoint } = pair || { source: "mysql_default", kafka: "kafka_default" };
-  const note = pair ? null : "You may only name connections that you may edit in Airflow (Admin, Connections). For others, the administrator lists them in connections of the site file, which the variable CHANGEFEED_SITE names.";
+// The settings of a new pipeline: the server's template, and the other connections that this user may combine.
+function template({ connections: offered, template: text }) {
+  const note = offered.length ? null : "You may only name connections that you may edit in Airflow (Admin, Connections). For others, the administrator lists them in connections of the site file, which the variable CHANGEFEED_SITE names.";
   const others = offered.slice(1).map((each) => `# or: ${each.source} with ${each.kafka}\n`).join("");
-  return { note, yaml: `${others}name: orders
-source:
-  connection: ${JSON.stringify(source)}
-kafka:
-  connection: ${JSON.stringify(kafka)}
-${checkpoint ? `checkpoint: {store: table, connection: ${JSON.stringify(checkpoint)}}\n` : ""}tables:
-  include: ["shop.*"]             # DATABASE.TABLE, with * and ?
-topics:
-  template: "orders.{database}.{table}"
-start: snapshot                   # the existing rows, then the changes
-schedule: "*/5 * * * *"
-` };
+  return { note, yaml: `${others}${text}` };
 }
 
 export const notThere = (name, tab = null) => hollow("h1", "Not found", tab ? `There is no view ${tab} of a pipeline.` : `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

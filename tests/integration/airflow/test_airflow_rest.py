@@ -80,6 +80,7 @@ def test_pipeline_shows_its_state_and_lag(rest: Site) -> None:
         listed = client.get(f"{API}/pipelines").json()
         assert "rest" in [one["name"] for one in listed["pipelines"]]
         assert {"source": "mysql_shop", "kafka": "kafka_shop"} in listed["connections"]
+        assert "connection: " + listed["connections"][0]["source"] in listed["template"]
         assert client.get(f"{API}/pipelines/nosuch").status_code == 404
 
 

@@ -89,6 +89,31 @@ def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> N
     again = changefeed("tail", name, "--from-beginning", "--no-follow")
     assert sorted(again.out.splitlines()) == sorted(tailed.out.splitlines()), "also those of a dropped table"
 
+    hostile = "n\x9b1A"
+    server.execute(f"CREATE TABLE `{database}`.`{hostile}` (id INT PRIMARY KEY)")
+    changefeed.on_terminal = True
+    on_terminal = changefeed("run", name, "--json")
+    changefeed.on_terminal = False
+    assert on_terminal.exit_code == 0, on_terminal
+    published = json.loads(on_terminal.out)
+    assert [window["window"]["head"] for window in published["windows"]] == [published["head"]]
+    assert published["checkpoint"] == published["head"]
+    relearned = changefeed("schema", name, "--relearn", f"{database}.{hostile}", "--json")
+    assert relearned.exit_code == 0, relearned
+    assert hostile in [each["table"] for each in json.loads(relearned.out)]
+    assert json.loads(changefeed("prune", name, "--json").out).keys() == {"pipeline", "topics", "records"}
+    idle = changefeed("run", name, "--json")
+    assert (idle.exit_code, json.loads(idle.out)["windows"]) == (NOTHING_NEW, [])
+    created = changefeed(
+        *("init", f"{name}2", "--source", "mysql_x", "--kafka", "kafka_x", "--tables", f"{database}.*"),
+        *("--checkpoint", "state_x", "--start", "latest", "--json"),
+    )
+    assert created.exit_code == 0, created
+    assert json.loads(created.out)["check"]["wrong"] == []
+    assert changefeed("plan", f"{name}2").exit_code == NOTHING_NEW
+    refused = changefeed("recover", name, "--json")
+    assert (refused.exit_code, list(json.loads(refused.out))) == (1, ["error"])
+
 
 @pytest.mark.extended
 def test_seek_shows_the_effect_asks_and_stores_a_record(changefeed: Command) -> None:

@@ -1,0 +1,79 @@
+"""One line on a terminal with the progress of a long command."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+EVERY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is done: ``done`` of ``total`` units, and ``rows``, or other things that ``counted`` names.
+
+    ``total`` is 0 if it is not known, and ``rows`` None.
+    """
+
+    done: int
+    total: int
+    unit: str = "tasks"
+    rows: int | None = None
+    counted: str = "rows"
+
+    def describe(self, seconds: float) -> str:
+        """Units, rows, rows per second and time left, after ``seconds``."""
+        parts = [f"{self.done:,} of {max(self.done, self.total):,} {self.unit}" if self.total else ""]
+        if self.rows is not None:
+            parts.append("" if self.total and self.unit == self.counted else f"{self.rows:,} {self.counted}")
+            parts.append(f"{self.rows / seconds:,.0f} {self.counted}/s" if self.rows and seconds >= 1 else "")
+        if 0 < self.done < self.total:
+            parts.append(f"{_duration(seconds * (self.total - self.done) / self.done)} left")
+        return ", ".join(filter(None, parts))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def is_shown() -> bool:
+    """Whether progress is shown: stderr is a terminal."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def progress_line(what: str, read: Callable[[], Progress]) -> Iterator[None]:
+    """Show ``what`` and the progress that ``read`` returns while the block runs, in one line that then disappears.
+
+    Without a terminal nothing is shown. ``read`` is called in another thread, and must not raise.
+    """
+    if not is_shown():
+        yield
+        return
+    ended = threading.Event()
+    drawing = threading.Thread(target=_draw, args=(what, read, ended), name="changefeed-progress", daemon=True)
+    drawing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        drawing.join()
+
+
+def _draw(what: str, read: Callable[[], Progress], ended: threading.Event) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    began = time.monotonic()
+    # stdout may be a pipe, or JSON: what is printed there is left alone; lines on stderr are printed above this one
+    with Live(console=Console(stderr=True), transient=True, auto_refresh=False, redirect_stdout=False) as live:
+        while not ended.wait(EVERY_SECONDS):
+            text = f"{what}: {read().describe(time.monotonic() - began)}"
+            live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
