@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(or $(wildcard $(READY)),$(VENV)/.demo-ready)
 ARGS ?=
 RANGES ?= tests/unit tests/dags tests/integration/binlog/test_decode_types.py tests/integration/cli/test_command.py \
 	tests/integration/kafka/test_kafka_publisher.py tests/contract tests/security/test_mysql_impersonators.py
@@ -18,19 +19,31 @@ unexport PYTHONDONTWRITEBYTECODE  # otherwise each Spark worker, Airflow task an
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-setup: $(READY) ## Install the Python packages into .venv
+setup: $(READY) ## Install all Python packages into .venv, and compile the kernels
 
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r requirements.lock
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
-	$(BIN)/python -m changefeed.native  # compiles the kernels once
-	-$(BIN)/python -m changefeed.spark.class_archive  # halves Spark's start; needs Java, so it may fail
+	$(call install,requirements.lock)
+	@echo "Compiling the kernels (30 to 45 s of one core) and, beside them, an archive of Spark's classes (20 s) …"
+	@$(BIN)/python -m changefeed.native & kernels=$$!; \
+		$(BIN)/python -m changefeed.spark.class_archive \
+		|| echo "No archive of Spark's classes was created, so Spark starts more slowly. The reason is above."; \
+		wait $$kernels
 	touch $@
 
-demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: exit when verified; --follower: also replicate to a second MySQL)
-	$(BIN)/python -m devstack demo $(ARGS)
+# Only what the demo runs on. It compiles the kernels while the servers are fetched.
+$(VENV)/.demo-ready: requirements-demo.lock pyproject.toml
+	@echo "Packages: installing those that the demo runs on into $(VENV) …"
+	@start=$$(date +%s); $(call install,requirements-demo.lock) && echo "Packages: installed in $$(($$(date +%s) - start)) s"
+	@touch $@
+
+# Installs the packages of a lock file, and this project.
+install = $(PYTHON) -m venv $(VENV) && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)" && \
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r $(1) && \
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
+
+demo: $(DEMO_READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: exit when verified; --follower: also replicate to a second MySQL)
+	@$(BIN)/python -m devstack demo $(ARGS)
 
 example: $(READY) ## Run an example of examples/ (NAME=commit-log; ARGS=--stay: keep its web page until Ctrl-C)
 	@test -f "examples/$(NAME)/run.py" || { echo "Expected NAME to be one of: $(patsubst examples/%/run.py,%,$(wildcard examples/*/run.py));" \
@@ -171,6 +184,9 @@ audit: $(READY) ## Known vulnerabilities of the packages in requirements.lock, b
 	$(BIN)/uv tool run --quiet --isolated --from pip-audit==2.10.1 pip-audit --requirement requirements.lock \
 		--require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
-lock: $(READY) ## Resolve requirements.txt into requirements.lock
+lock: $(READY) ## Resolve requirements.txt into requirements.lock, and its first part, without tests, into requirements-demo.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-annotate --no-header requirements.txt -o requirements.lock
+	sed '/^# --- development and tests/,$$d' requirements.txt | $(BIN)/uv pip compile --quiet --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+		--constraint requirements.lock - -o requirements-demo.lock

@@ -226,9 +226,24 @@ class AirflowServer:
 
     def read(self, path: str) -> Any:
         """The REST API's answer to a GET of *path* as `USER`. Raises urllib's HTTPError and URLError."""
+        return self._request(path, self._login())
+
+    def trigger(self, dag_id: str) -> bool:
+        """Start a run of the DAG; False if Airflow has not read it yet. Raises urllib's HTTPError and URLError."""
+        body = json.dumps({"logical_date": None, "conf": {}}).encode()
+        headers = {**self._login(), "Content-Type": "application/json"}
+        try:
+            self._request(f"/api/v2/dags/{dag_id}/dagRuns", headers, body)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
+
+    def _login(self) -> dict[str, str]:
         login = json.dumps({"username": USER, "password": self.password}).encode()
         token = self._request("/auth/token", {"Content-Type": "application/json"}, login)["access_token"]
-        return self._request(path, {"Authorization": f"Bearer {token}"})
+        return {"Authorization": f"Bearer {token}"}
 
     def _request(self, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
         request = urllib.request.Request(self.url + path, body, headers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import urllib.error
 from collections.abc import Callable
@@ -20,9 +22,11 @@ from devstack.stack import Stack
 from devstack.topics import Record, read_topics, rebuilt_rows
 
 PIPELINE = "shop"
+DAG = f"changefeed_ingest__{PIPELINE}"
 WINDOWS = 2
 WINDOW_SECONDS = 600.0
-SHOWN_PER_TOPIC = 2
+SHOWN = 3
+STEPS = 6
 
 _out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
 
@@ -37,47 +41,91 @@ def demo(stack: Stack, *, once: bool) -> None:
     Stops all servers at the end. Raises DemoError if no window is committed in time, or if the topics differ from the
     tables.
     """
+    steps = _Steps()
+    kernels = subprocess.Popen([sys.executable, "-m", "changefeed.native"])  # beside the downloads and the servers
     try:
-        stack.up()
+        stack.up(steps.begin)
         connect = _connector(stack.mysql_root_url)
         create_shop(connect)
-        _run(stack, connect, once=once)
+        _run(stack, connect, steps, kernels, once=once)
     finally:
+        kernels.kill()
+        kernels.wait()
         _out.print("Stopping the servers …")
         stack.stop()
 
 
-def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
+class _Steps:
+    """Prints numbered steps, and the duration of each."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._start = self._began = time.monotonic()
+
+    def begin(self, title: str) -> None:
+        """Print the duration of the current step, and the title of the next."""
+        self.end()
+        self._number += 1
+        _out.print(f"[{self._number}/{STEPS}] {title} …")
+
+    def end(self) -> None:
+        """Print the duration of the current step."""
+        now = time.monotonic()
+        if self._number:
+            _out.print(
+                f"[{self._number}/{STEPS}] done in {now - self._began:.0f} s, {now - self._start:.0f} s in total"
+            )
+        self._began = now
+
+
+def _run(stack: Stack, connect: Connect, steps: _Steps, kernels: subprocess.Popen[bytes], *, once: bool) -> None:
     writer = ShopWriter(connect)
     writer.start()
     try:
+        steps.begin("Compile the kernels, which began with the first step")
+        kernels.wait()  # if it failed, the run compiles them, and reports the error
+        steps.begin("Publish the first windows, with runs that the demo triggers")
         show_login(stack)
-        _out.print(f"DAG changefeed_ingest__{PIPELINE} is scheduled each minute.")
+        _out.print(f"DAG {DAG} is scheduled each minute.")
+        _await("the DAG", lambda: stack.airflow.trigger(DAG), stack)
+        stack.airflow.trigger(DAG)  # begins when the first run has ended
         _await(f"{WINDOWS} committed windows", lambda: _window(stack) >= WINDOWS, stack)
+        steps.begin("Compare the topics with the tables")
         writer.stop()
         _out.print("The writer is paused, so that the tables do not change during the comparison.")
+        stack.airflow.trigger(DAG)
         _await("a checkpoint at the head", lambda: _checkpoint(stack)["coordinates"] == _head(connect), stack)
         records = list(read_topics(stack.bootstrap, [f"{DATABASE}.{table}" for table in TABLES]))
-        _show(records)
-        _out.print()
         verify(connect, records)
         if stack.with_follower:
             _out.print(replicate(stack))
             for line in verify_copy(connect, _connector(stack.follower.root_url)):
                 _out.print(line)
-        _out.print(f"Checkpoint: {json.dumps(_checkpoint(stack), indent=2)}")
+        steps.end()
+        _show(records)
+        _out.print()
         show_login(stack)
         if not once:
             writer.start()
-            show_exports(stack)
-            _out.print(
-                "The writer is resumed. To end the demo, press Ctrl-C here, or run `make stop` in another shell."
-            )
+            _show_next_steps()
             while stack.airflow.any_running:
                 time.sleep(1)
             _out.print("The servers were stopped by another process.")
     finally:
         writer.stop()
+
+
+def _show_next_steps() -> None:
+    _out.print(
+        f"""\
+Open the address, log in, and click Changefeed. The writer changes rows again. In a second terminal in this folder, try:
+  eval "$(.venv/bin/python -m devstack env)"     # use these servers
+  changefeed status {PIPELINE}
+  changefeed tail {PIPELINE} --from-beginning -n 3
+Next: docs/tutorial.md adds a pipeline of your own. To allow users more on the page and over REST, name a site file in
+CHANGEFEED_SITE before `make demo`: docs/reference/site-settings.md.
+To end the demo, press Ctrl-C here, or run `make stop` in another terminal."""
+    )
 
 
 def show_login(stack: Stack) -> None:
@@ -143,12 +191,10 @@ def _text(value: Any) -> str:
 
 
 def _show(records: list[Record]) -> None:
-    for topic in sorted({record.topic for record in records}):
-        mine = [record for record in records if record.topic == topic]
-        _out.print(f"\n{topic}: {len(mine)} records, the last of them:")
-        for record in mine[-SHOWN_PER_TOPIC:]:
-            _out.print(f"  partition {record.partition} offset {record.offset} id {record.event_id}")
-            _out.print(f"  {json.dumps(record.key, ensure_ascii=False)} {json.dumps(record.value, ensure_ascii=False)}")
+    _out.print(f"\nThe last {SHOWN} of {len(records)} records:")
+    for record in records[-SHOWN:]:
+        _out.print(f"  {record.topic} partition {record.partition} offset {record.offset} id {record.event_id}")
+        _out.print(f"  {json.dumps(record.key, ensure_ascii=False)} {json.dumps(record.value, ensure_ascii=False)}")
 
 
 def _await(what: str, reached: Callable[[], bool], stack: Stack) -> None:

@@ -23,6 +23,12 @@ from devstack.identity import ProcessId, family
 TAIL_LINES = 25
 POLL_SECONDS = 0.05
 KILL_SECONDS = 15.0
+REPORT_SECONDS = 10.0
+LONGEST = 4
+"""A server that continues to write to its log may take this many times the time of one that writes nothing."""
+
+_TRACE = ("\tat ", "\t... ", "    at ")
+"""Begin the lines of Java's stack traces, which are left out of messages."""
 
 
 @dataclass(frozen=True)
@@ -107,19 +113,26 @@ class ServerProcess:
         RunRecord(self.name, process, str(self.log), self._owner).write(self._record)
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Wait until *ready* returns True.
+        """Wait until *ready* returns True, and print a line each REPORT_SECONDS.
 
-        Raises ServerError with the end of the log if the process ends before that, or is not ready after *seconds*. In
-        the latter case the process is killed.
+        Raises ServerError with the end of the log if the process ends before that, if it has written nothing to its log
+        for *seconds*, or if it is not ready after LONGEST times *seconds*. In the latter cases the process is killed.
         """
-        deadline = time.monotonic() + seconds
+        began = progressed = reported = time.monotonic()
+        size = self._log_size()
         while not ready():
             self.check_running()
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if (current := self._log_size()) != size:
+                size, progressed = current, now
+            if now - progressed > seconds or now - began > LONGEST * seconds:
                 self.kill()
                 raise ServerError(
-                    f"{self.name} was not ready after {seconds:.0f} s and has been stopped. {self.describe_log()}"
+                    f"{self.name} was not ready after {now - began:.0f} s and has been stopped. {self.describe_log()}"
                 )
+            if now - reported > REPORT_SECONDS:
+                reported = now
+                print(f"{self.name} is starting: {now - began:.0f} s so far. Its log: {self.log}", flush=True)
             time.sleep(POLL_SECONDS)
 
     def check_running(self) -> None:
@@ -149,9 +162,12 @@ class ServerProcess:
             file.seek(self._log_start)
             return file.read().decode(errors="replace")
 
+    def _log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
     def describe_log(self) -> str:
-        """The path of the log and its last lines, for an error message."""
-        lines = self.log_text().splitlines()[-TAIL_LINES:]
+        """The path of the log and its last lines without stack traces, for an error message."""
+        lines = [line for line in self.log_text().splitlines() if not line.startswith(_TRACE)][-TAIL_LINES:]
         return f"The end of {self.log}:\n" + ("\n".join(lines) or "(empty)")
 
     def _forget(self) -> None:

@@ -1,8 +1,9 @@
-"""Shows the progress of downloads: a bar on a terminal, lines in a log."""
+"""Shows the progress of downloads: a bar on a terminal; lines in a log, and for downloads side by side."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ class _Bar:
 def download(title: str, total: int) -> Iterator[Download]:
     """Show the progress of the download *title* of about *total* bytes, and at the end its duration."""
     began = time.monotonic()
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and threading.current_thread() is threading.main_thread():
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
         with Progress(*columns) as progress:
             yield _Bar(progress, title, total)

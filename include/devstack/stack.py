@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -149,11 +150,12 @@ class Stack:
     def fetch(self, tests: bool = False, consumers: bool = False) -> None:
         """Fetch the missing software that `up` needs; with *tests* also software of the tests, with *consumers* also
         software of `make test-consumers`."""
-        fetch_java(self.home)
-        if self.kafka is not None:
-            fetch_kafka(self.home)
-        if self._existing_mysql is None:
-            self._require_server()
+        with ThreadPoolExecutor(2) as threads:
+            java = threads.submit(self._fetch_java_and_kafka)
+            server = threads.submit(self._require_server) if self._existing_mysql is None else None
+        java.result()
+        if server is not None:
+            server.result()
         if tests:
             for release in (*JARS, DEBIAN_RELEASE):
                 fetch_mariadb(self.home, release)
@@ -172,21 +174,31 @@ class Stack:
             for consumer in CONSUMERS:
                 consumer.fetch(self.home)
 
-    def up(self) -> None:
+    def _fetch_java_and_kafka(self) -> None:
+        fetch_java(self.home)
+        if self.kafka is not None:
+            fetch_kafka(self.home)  # Java fetches it
+
+    def up(self, report: Callable[[str], object] = str) -> None:
         """Fetch missing software, start the servers that do not run, and wait until all are ready.
+
+        *report* is called with the name of each step when it begins.
 
         Raises FetchError or ServerError. Servers that were started before the error continue to run, for `stop` or
         another `up`.
         """
         with self._hold_lock():
             end_orphans(self.home)
+            report("Fetch Java, Kafka and MySQL, side by side, if they are missing")
             self.fetch()
+            report("Start MySQL and Kafka")
             with ThreadPoolExecutor(2) as threads:
                 follower = self._follower if self.with_follower else None
                 servers = (self.sql_server, follower, self.kafka)
                 starts = [threads.submit(server.start) for server in servers if server is not None]
             for start in starts:
                 start.result()
+            report("Start Airflow")
             self.airflow.start()
 
     def stop(self) -> list[str]:

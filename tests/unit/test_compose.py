@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from changefeed.model.connection import MysqlConnection, kafka_parts, variable_of
 from changefeed.settings.file import load_pipelines
+from changefeed.settings.site import load_site
 from devstack.kafka import KAFKA
 
 PROJECT = Path(__file__).parents[2]
@@ -134,6 +136,7 @@ def test_the_stack_has_all_of_its_servers() -> None:
         "kafka",
         "kafka-ui",
         "postgres",
+        "pipelines-folder",
         "airflow-init",
         "airflow-apiserver",
         "airflow-scheduler",
@@ -175,6 +178,40 @@ def test_airflow_and_spark_are_of_one_image() -> None:
     assert len({service.model_dump_json(include={"image", "build", "volumes"}) for service in OURS.values()}) == 1
 
 
+def test_airflow_may_write_pipelines_and_nothing_else_of_the_project() -> None:
+    scheduler = SERVICES["airflow-scheduler"]
+    folder = "/opt/airflow/include/pipelines"
+    writable = {mount for mount in scheduler.volumes if mount.startswith("./") and not mount.endswith(":ro")}
+    assert writable == {f"./include/pipelines:{folder}"}
+    assert scheduler.environment["CHANGEFEED_PIPELINES"] == folder
+    (granted,) = SERVICES["pipelines-folder"].volumes
+    assert granted == "./include/pipelines:/pipelines"
+    assert SERVICES["airflow-init"].depends_on["pipelines-folder"].condition == "service_completed_successfully"
+
+
+def test_command_of_the_pipelines_folder_lets_the_group_write(tmp_path: Path) -> None:
+    """Run on a folder of this machine, with this user's group in place of 0."""
+    folder = tmp_path / "pipelines"
+    folder.mkdir(mode=0o755)
+    (folder / "shop.yaml").touch(mode=0o644)
+    shell, option, script = SERVICES["pipelines-folder"].command
+    here = script.replace("/pipelines", str(folder)).replace("chgrp -R 0", f"chgrp -R {os.getgid()}")
+    subprocess.run([shell, option, here], check=True)
+    assert folder.stat().st_mode & 0o777 == 0o775
+    assert (folder / "shop.yaml").stat().st_mode & 0o777 == 0o664
+
+
+def test_site_file_allows_connections_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    (mount,) = [mount for mount in SERVICES["airflow-scheduler"].volumes if mount.endswith("/site.yaml:ro")]
+    source, target, _ = mount.split(":")
+    assert all(service.environment["CHANGEFEED_SITE"] == target for service in OURS.values())
+    monkeypatch.setenv("CHANGEFEED_SITE", str(PROJECT / source))
+    site = load_site()
+    named = {name for pair in site.connections for name in (pair.source, pair.kafka)}
+    named |= {follower.connection for follower in site.followers}
+    assert {variable_of(name) for name in named} <= SERVICES["airflow-scheduler"].environment.keys()
+
+
 def test_each_file_that_is_mounted_or_built_from_is_there() -> None:
     sources = {mount.partition(":")[0] for service in SERVICES.values() for mount in service.volumes}
     folders = {source for source in sources if source.startswith((".", "/"))}
@@ -198,7 +235,7 @@ def test_scripts_that_are_mounted_can_be_run_and_are_sound() -> None:
         subprocess.run(["bash", "-n", str(script)], check=True)
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"airflow-init"}))
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"airflow-init", "pipelines-folder"}))
 def test_each_server_says_whether_it_is_healthy(name: str) -> None:
     assert SERVICES[name].healthcheck is not None
 

@@ -137,7 +137,8 @@ def _show(manifest: Manifest) -> None:
 def tail(
     name: PipelineName,
     table: Annotated[
-        list[str] | None, typer.Option(help="Only records of this DATABASE.TABLE. May be repeated.")
+        list[str] | None,
+        typer.Option(help="Only records of this DATABASE.TABLE, also of one that was dropped. May be repeated."),
     ] = None,
     beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Begin at the first record of each topic. Default: at the end.")
@@ -150,7 +151,7 @@ def tail(
     Without --table also those of schema changes, outbox rows, rerouted rows and dropped tables. Avro is decoded with
     the schemas of the pipeline's registry.
     """
-    from changefeed.cli.tail import published_topics, read_lines
+    from changefeed.cli.tail import dropped_tables, published_topics, read_lines
     from changefeed.pipeline.topics import table_topics
     from changefeed.pipeline.windows import last_stable_state
 
@@ -159,6 +160,7 @@ def tail(
     with connections.session() as session:
         topics = table_topics(pipeline, session)
     named = {f"{database}.{table_name}": topic for (database, table_name), topic in topics.items()}
+    named |= dropped_tables(pipeline, connections.kafka, sorted(set(table or ()) - set(named)))
     missing = sorted(set(table or ()) - set(named))
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")

@@ -14,6 +14,8 @@ from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import KafkaRecord, Start, partition_reader
 from changefeed.kafka.topics import partition_counts
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.routes import compile_routes
 
 _WINDOWS = 1000
 """The number of windows whose topics are read, so that a log of years costs no more."""
@@ -45,6 +47,19 @@ def published_topics(state: CommitLogState) -> list[str]:
     """The topics of the last windows and of unfinished ones. A seek forgets the progress, but not the windows."""
     sealed = [receipt.topic for number in list(state.seals)[-_WINDOWS:] for receipt in state.seals[number].topics]
     return list(dict.fromkeys([*(topic for topic, _ in state.progress), *sealed]))
+
+
+def dropped_tables(pipeline: Pipeline, kafka: KafkaConnection, names: Sequence[str]) -> dict[str, str]:
+    """The topics of those of ``names`` (DATABASE.TABLE) that the pipeline captured: its patterns match the name, and
+    the topic exists."""
+    routes = compile_routes(pipeline)
+    topics = {}
+    for name in names:
+        database, _, table = name.partition(".")
+        if (route := routes.of(database, table)) is not None:
+            topics[name] = route.topic
+    existing = partition_counts(kafka, list(topics.values())) if topics else {}
+    return {name: topic for name, topic in topics.items() if topic in existing}
 
 
 @dataclass

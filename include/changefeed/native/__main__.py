@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -52,7 +53,9 @@ def main() -> None:
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="for any CPU, into a folder for all users")
     root: Path | None = parser.parse_args().into
     if root is None:
+        began = time.monotonic()
         compile_all()
+        print(f"Kernels: ready after {time.monotonic() - began:.0f} s", flush=True)
         return
     if reason := privacy_problem(root):
         sys.exit(

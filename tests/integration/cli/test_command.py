@@ -88,6 +88,11 @@ def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> N
     assert changefeed("seek", name, "latest", "--why", "a test", "--yes").exit_code == 0
     again = changefeed("tail", name, "--from-beginning", "--no-follow")
     assert sorted(again.out.splitlines()) == sorted(tailed.out.splitlines()), "also those of a dropped table"
+    dropped = changefeed("tail", name, "--from-beginning", "--no-follow", "--table", f"{database}.t")
+    assert (dropped.exit_code, len(dropped.out.splitlines())) == (0, len(rows)), dropped
+    unknown = changefeed("tail", name, "--no-follow", "--table", f"{database}.never")
+    assert unknown.exit_code != 0
+    assert f"captures no table '{database}.never'" in unknown.err
 
     hostile = "n\x9b1A"
     server.execute(f"CREATE TABLE `{database}`.`{hostile}` (id INT PRIMARY KEY)")

@@ -269,6 +269,21 @@ def test_stop_ends_child_processes_and_may_be_repeated(tmp_path: Path) -> None:
     process.stop(grace=5)
 
 
+@pytest.mark.parametrize(("script", "starts"), [("while sleep 0.1; do echo x; done", True), ("sleep 60", False)])
+def test_limit_of_a_start_follows_the_log(script: str, starts: bool, tmp_path: Path) -> None:
+    process = ServerProcess("slow", tmp_path / "slow.json", tmp_path / "slow.log")
+    process.start(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"]}, cwd=tmp_path)
+    ready_at = time.monotonic() + 1.5  # later than the limit of a process that writes nothing
+    try:
+        if starts:
+            process.wait_until(lambda: time.monotonic() > ready_at, 1)
+        else:
+            with pytest.raises(ServerError, match="was not ready after 1 s"):
+                process.wait_until(lambda: time.monotonic() > ready_at, 1)
+    finally:
+        process.kill()
+
+
 def test_reused_pid_is_not_killed(tmp_path: Path) -> None:
     innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:

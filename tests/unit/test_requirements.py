@@ -1,0 +1,24 @@
+"""requirements-demo.lock has what the demo runs on, in the versions of requirements.lock."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+HEADING = "# --- development and tests"
+
+
+def pins(text: str) -> dict[str, str]:
+    """Versions by package, with names as PyPI normalizes them."""
+    found = re.findall(r"^([\w.-]+)(?:\[\w+\])?==([^\s;]+)", text, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
+
+
+def test_demo_lock_has_the_first_part_of_the_requirements_and_no_tools_of_tests() -> None:
+    first, heading, rest = (PROJECT / "requirements.txt").read_text().partition(HEADING)
+    assert heading
+    demo = pins((PROJECT / "requirements-demo.lock").read_text())
+    assert pins(first).items() <= demo.items()
+    assert demo.items() <= pins((PROJECT / "requirements.lock").read_text()).items()
+    assert {"pytest", "mypy", "ruff", "mkdocs-material", "selenium"} <= pins(rest).keys() - demo.keys()
