@@ -123,12 +123,17 @@ class Pod:
 
 
 class Cluster:
-    """The API server at `url` and the node, whose pods are in `pods` by name; `environment` is that of the image."""
+    """The API server at `url` and the node, whose pods are in `pods` by name; ``environment`` is that of the image.
+
+    Without a node (``has_node``), pods stay pending until a test changes their status. ``refusals`` are statuses of the
+    next answers.
+    """
 
     namespace = "feeds"
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.folder, self.image_environment = folder, environment
+    def __init__(self, folder: Path, environment: dict[str, str], *, has_node: bool = True) -> None:
+        self.folder, self.image_environment, self.has_node = folder, environment, has_node
+        self.refusals: list[int] = []
         self.pods: dict[str, Pod] = {}
         self.objects: dict[tuple[str, str], Object] = {}
         self.events: list[tuple[int, str, str, Object]] = []
@@ -191,7 +196,8 @@ class Cluster:
             if kind == "pods" and event == "ADDED":
                 new["status"] = {"phase": "Pending", "podIP": LOCALHOST}
                 self.pods[name] = Pod(self.folder / name)
-                threading.Thread(target=self._run, args=(name, new), daemon=True).start()
+                if self.has_node:
+                    threading.Thread(target=self._run, args=(name, new), daemon=True).start()
             self.objects[kind, name] = new
             self.events.append((len(self.events) + 1, event, kind, new))
             self.changed.notify_all()
@@ -363,6 +369,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size) or b"null") if size else None
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         self.cluster.requests.append((self.command, self.path))
+        if self.cluster.refusals:
+            return self._refuse(self.cluster.refusals.pop(0), "refused by the test")
         found = _PATH.fullmatch(url.path)
         if found is None or found[1] != self.cluster.namespace:
             return self._refuse(404, f"no {url.path}")

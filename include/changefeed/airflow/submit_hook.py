@@ -63,7 +63,7 @@ class CleanSparkSubmitHook(SparkSubmitHook):
                 "published. Install changefeed[kubernetes]."
             ) from error
         self._master, self._tag, self._job_file = str(self._connection["master"]), tag, job_file
-        self._waits = waits
+        self._waits, self._is_killed = waits, False
         self.deferred: str | None = None
         self._environment = environment | environment_at(self._master)
         conf, first = dict(self._conf), str(job_file)
@@ -147,20 +147,31 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         if pod.exists():
             self.log.info("pod %s of an earlier attempt still runs: waiting", pod.name)
         else:
-            pod.create_secret()
-            try:
-                self._spark_exit_code = 0  # else Airflow expects the driver's in spark-submit's output
-                self._submit(f"local://{IMAGE_JOBS_FOLDER}/{Path(application).name}", self._environment)
-                pod.own_secret()
-            except AirflowException:
-                if not pod.exists():  # of another attempt at the same moment, which needs the Secret
-                    pod.delete_secret()
-                raise
+            self._submit_pod(pod, application)
         self._delete_job_file()
+        pod.wait()
+
+    def _submit_pod(self, pod: DriverPod, application: str) -> None:
+        """Create the Secret and the pod. Raises AirflowException also if `on_kill` was called meanwhile, after which
+        Airflow lets the task go on."""
+        self._check_not_killed()
+        pod.create_secret()
         try:
-            pod.wait()
-        finally:
-            pod.delete_secret()
+            self._check_not_killed()
+            self._spark_exit_code = 0  # else Airflow expects the driver's in spark-submit's output
+            self._submit(f"local://{IMAGE_JOBS_FOLDER}/{Path(application).name}", self._environment)
+            self._check_not_killed()
+            pod.own_secret()
+        except AirflowException:
+            if self._is_killed:
+                pod.delete()
+            if not pod.exists():  # of another attempt at the same moment, which needs the Secret
+                pod.delete_secret()
+            raise
+
+    def _check_not_killed(self) -> None:
+        if self._is_killed:
+            raise AirflowException("the task was ended before the driver's pod was created. A retry publishes.")
 
     def _run_on_yarn(self, application: str) -> None:
         """Submit ``application`` to YARN, unless one with the same tag runs; and wait for its end if the hook waits.
@@ -235,27 +246,38 @@ class CleanSparkSubmitHook(SparkSubmitHook):
     def on_kill(self) -> None:
         """End the job: spark-submit deletes its files with rows, and the driver, which watches it, returns its claim.
 
-        After KILL_SECONDS spark-submit is killed. YARN is asked to kill an application there.
+        After KILL_SECONDS spark-submit is killed. YARN is asked to kill an application there, Kubernetes to delete the
+        driver's pod.
         """
+        self._is_killed = True
+        if self._pod is not None:
+            self._end_pod(self._pod)
+            return
         if self._submit_sp:
             self._submit_sp.terminate()
-        if self._pod is not None:
-            self._pod.delete()
         if self._yarn_application_id:  # before the list, which YARN may not return in time
             self._kill_yarn_application(self._yarn_application_id)
         if self._submit_sp:
             with suppress(TimeoutExpired):
                 self._submit_sp.wait(KILL_SECONDS)
-        if self.is_elsewhere and self._submit_sp and self._submit_sp.poll() is None:
-            self._submit_sp.kill()
-        if self._pod is not None:
-            self._pod.delete()  # if spark-submit created it meanwhile
-            self._pod.delete_secret()
-        elif self.is_elsewhere:
+        if self.is_elsewhere:
+            if self._submit_sp and self._submit_sp.poll() is None:
+                self._submit_sp.kill()
             for application in self._running_applications():
                 self._kill_yarn_application(application)
         else:
             super().on_kill()
+
+    def _end_pod(self, pod: DriverPod) -> None:
+        """Delete the pod and its Secret, within KILL_SECONDS. A pod that spark-submit creates in this moment does not
+        start without the Secret."""
+        if self._submit_sp and self._submit_sp.poll() is None:
+            self._submit_sp.kill()
+        for delete in (pod.delete, pod.delete_secret):
+            try:
+                delete(seconds=KILL_SECONDS / 2)
+            except AirflowException as error:
+                self.log.error("the driver may still run: %s", error)
 
     @property
     def is_elsewhere(self) -> bool:
