@@ -30,9 +30,7 @@ from urllib3.exceptions import HTTPError
 from changefeed.spark.job_file import JOB_FILE, POD_SECRET_FOLDER
 
 _log = logging.getLogger(__name__)
-logging.getLogger("kubernetes.client.rest").setLevel(
-    logging.INFO
-)  # at DEBUG it logs the Secret, as the server answers it
+logging.getLogger("kubernetes.client.rest").setLevel(logging.INFO)  # at DEBUG it logs answers, as that with the Secret
 
 LARGEST_SECRET = 1_000_000
 """Bytes. Kubernetes refuses more than 1 MiB, with the names."""
@@ -188,8 +186,8 @@ class DriverPod:
     def _lost(self, found: Any) -> str:
         return (
             f"expected pod {self.name!r} in namespace {self._namespace!r} to end within {GRACE_SECONDS:.0f} seconds "
-            f"after it was deleted or its node was lost, found it on node {found.spec.node_name!r}. No other driver was "
-            "started, as this one may still publish. When the node is surely off, run: "
+            f"after it was deleted or its node was lost, found it on node {found.spec.node_name!r}. No other driver "
+            "was started, as this one may still publish. When the node is surely off, run: "
             f"kubectl -n {self._namespace} delete pod --force {self.name}"
         )
 

@@ -233,7 +233,7 @@ def test_copied_file_with_the_same_name_is_refused(changefeed: Command) -> None:
     for command in ("check", "status"):
         outcome = changefeed(command)
         assert outcome.exit_code == 1
-        assert f"{changefeed.name}: " in outcome.out or f" {changefeed.name} " in outcome.out
+        assert re.search(rf"^ *{changefeed.name}[: ]", outcome.out, re.MULTILINE)
         assert "copy.yaml" in outcome.err + outcome.out
 
 
