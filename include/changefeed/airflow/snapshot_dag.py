@@ -27,6 +27,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
 
 _log = logging.getLogger(__name__)
+_EACH_FIVE_MINUTES = "*/5 * * * *"
 _RETRIES_OF_AUTOMATIC = 1000
 """Retries of a run that nobody watches: for a week."""
 
@@ -70,7 +71,7 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
 def _schedule(pipeline: Pipeline) -> str | None:
     """The schedule of automatic snapshots. Airflow begins no run while another one of the DAG is active."""
     if pipeline.snapshot.new_tables and pipeline.schedule:
-        return pipeline.schedule
+        return pipeline.schedule if pipeline.schedule not in ("@continuous", "@once") else _EACH_FIVE_MINUTES
     return "@once" if pipeline.start == "snapshot" else None
 
 

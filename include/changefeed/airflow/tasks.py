@@ -47,7 +47,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
     planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
     backlog = planned.window
-    retention = retention_or_none(connections, backlog.start)
+    retention = retention_or_none(connections, planned.start)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)
     exceeded = exceeded_limits(
         name,

@@ -94,7 +94,12 @@ def _own_lag(
     start = _start(pipeline, session, checkpoint)
     if head in (checkpoint, start):
         return 0.0, False, bytes_between(binlogs.files(), checkpoint, head)
-    tables = OwnTables(pipeline.tables.matches, pipeline.tables.names_database, server_of(session))
+    tables = OwnTables(
+        pipeline.tables.matches,
+        pipeline.tables.names_database,
+        server_of(session),
+        skips_statements=pipeline.statements == "skip",
+    )
     found = find_own_change(
         _ranges(binlogs, start),
         binlogs.small_events,

@@ -45,6 +45,7 @@ from changefeed.ddl.session import SessionContext
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import CompleteTablesRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
@@ -102,12 +103,12 @@ def incomplete_tables(
     pipeline: Pipeline,
     record: CompleteTablesRecord,
     history: SchemaHistory,
+    sealed: BinlogCoordinates,
     snapshots: Iterable[SnapshotRecord],
 ) -> set[str]:
-    """The captured tables of ``history`` at its end that need a snapshot, by the patterns that ``pipeline`` has now."""
-    there = {
-        f"{name.database}.{name.table}" for name in history.at(history.until).tables if pipeline.tables.matches(*name)
-    }
+    """The captured tables that need a snapshot, by the patterns that ``pipeline`` has now; ``sealed`` is the end of the
+    window that ``record`` is of."""
+    there = {f"{name.database}.{name.table}" for name in history.at(sealed).tables if pipeline.tables.matches(*name)}
     missing = {name: record.missing.get(name, record.at_ms) for name in there - set(record.tables)}
     return missing.keys() - read_by_snapshots(missing, snapshots)
 

@@ -11,7 +11,8 @@
    - If settings that shape messages changed since it began, its rows would be of two kinds: the next one is taken in
      its place, from the beginning.
    - A table of which somebody took a snapshot of all rows meanwhile is left out.
-   - A parked table waits until it is not parked any more; a table that is dropped meanwhile is left out.
+   - A parked table waits until it is not parked any more, and the other tables do not wait for it; a table that is
+     dropped meanwhile is left out.
    - While a window is published in part with other settings, a snapshot raises an error: the window is finished first.
    - A paused pipeline takes none in Airflow, as its snapshot waits for the windows.
 """
@@ -116,32 +117,43 @@ def _of_new_tables(connections: PipelineConnections, begun: Mapping[str, Snapsho
     """The snapshot of tables that are not complete, according to the last sealed window and the patterns now."""
     pipeline, state = connections.pipeline, last_stable_state(connections)
     record, history = complete_tables(state), load_history(connections, state)
-    if record is None or history is None:
+    sealed = state.seals[max(state.seals)].window if state.seals else None
+    if record is None or history is None or sealed is None:
         return None
-    missing = incomplete_tables(pipeline, record, history, begun.values()) - parked_tables(state).keys()
+    # The history of a window is stored before its seal, and the record is of the last seal.
+    if sealed.server_uuid != history.server_uuid or not history.since <= sealed.head <= history.until:
+        return None
+    parked = parked_tables(state).keys()
+    missing = incomplete_tables(pipeline, record, history, sealed.head, begun.values()) - parked
     if not missing:
         return None
     with connections.session() as session:
         missing &= captured_names(pipeline, session, sequences=False)
-    return next_of_new_tables(pipeline, missing, begun)
+    return next_of_new_tables(pipeline, missing, begun, parked)
 
 
 def next_of_new_tables(
-    pipeline: Pipeline, missing: Collection[str], begun: Mapping[str, SnapshotRecord]
+    pipeline: Pipeline, missing: Collection[str], begun: Mapping[str, SnapshotRecord], parked: Collection[str] = ()
 ) -> AutomaticSnapshot | None:
-    """The unfinished snapshot of ``missing`` tables among ``begun``, or a new one; None if no table is missing."""
+    """The unfinished snapshot of ``missing`` tables among ``begun``, or a new one; None if no table is missing.
+
+    An unfinished one with a table that is ``parked`` now could not be continued: the next one has its other tables.
+    """
     last, rules = 0, message_rules(pipeline)
+    tables = [_pattern_of(name) for name in sorted(missing)[:MOST]]
     for identity, record in begun.items():
         run = automatic_run_id(pipeline.name, identity)
         if run is None or run == FIRST_RUN:
             continue
         last = max(last, int(run.removeprefix("new_")))
         is_same = all(rules.get(name) == digest for name, digest in record.rules.items())
-        if not record.finished and is_same and any(table.name in missing for table in record.tables):
+        if record.finished and not record.tables and record.request.get("tables") == tables:
+            return None  # the source has no such tables in the form in which a snapshot finds them
+        names = {table.name for table in record.tables}
+        if not record.finished and is_same and not names.isdisjoint(missing) and names.isdisjoint(parked):
             return AutomaticSnapshot(run, SnapshotRequest.of({**record.request, "pipeline": pipeline.name}))
     if not missing:
         return None
-    tables = [_pattern_of(name) for name in sorted(missing)[:MOST]]
     return AutomaticSnapshot(f"new_{last + 1}", SnapshotRequest.of({"pipeline": pipeline.name, "tables": tables}))
 
 

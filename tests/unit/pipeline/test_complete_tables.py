@@ -87,19 +87,24 @@ def test_table_is_complete_if_windows_have_all_its_rows(
     known = history(*((START + 10 * number, sql) for number, sql in enumerate(statements)))
     record = after(known, KNOWN)
     assert (list(record.tables), list(record.missing)) == (complete, missing)
-    assert incomplete_tables(pipeline(), record, known, ()) == set(missing)
+    assert incomplete_tables(pipeline(), record, known, at(HEAD), ()) == set(missing)
     assert set(record.missing.values()) <= {FROZEN_MS}, "a snapshot of a renamed table begins after the RENAME"
 
 
 def test_table_that_existed_before_the_patterns_matched_it_needs_a_snapshot() -> None:
     wide, known = pipeline("shop.*", "tmp.*"), history()
-    assert incomplete_tables(wide, KNOWN, known, ()) == {"tmp.x"}, "also before another window"
-    assert incomplete_tables(wide, KNOWN, known, [taken("tmp.x", SEALED_MS)]) == set()
+    assert incomplete_tables(wide, KNOWN, known, at(HEAD), ()) == {"tmp.x"}, "also before another window"
+    assert incomplete_tables(wide, KNOWN, known, at(HEAD), [taken("tmp.x", SEALED_MS)]) == set()
     record = after(known, KNOWN, of=wide)
     assert (record.tables, dict(record.missing)) == (("shop.t",), {"tmp.x": SEALED_MS})
     narrow = after(known, CompleteTablesRecord(("shop.t", "tmp.x"), {}, SEALED_MS))
     assert narrow.tables == ("shop.t",)
-    assert incomplete_tables(wide, narrow, known, ()) == {"tmp.x"}, "changes of a window were left out"
+    assert incomplete_tables(wide, narrow, known, at(HEAD), ()) == {"tmp.x"}, "changes of a window were left out"
+
+
+def test_table_of_a_window_that_is_not_sealed_needs_no_snapshot_yet() -> None:
+    known = history((START, "CREATE TABLE u (id INT)"), (START + 10, "RENAME TABLE t TO t2"))
+    assert incomplete_tables(pipeline(), KNOWN, known, at(START), ()) == set()
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,24 @@ def test_snapshot_of_new_tables_is_continued_until_its_settings_change() -> None
     assert next_of_new_tables(pipeline, set(), begun) is None
 
 
+def test_parked_table_does_not_hold_up_the_others() -> None:
+    pipeline = shop("shop.*")
+    request = {"pipeline": "shop", "tables": ["shop.a", "shop.b"], "where": None}
+    tables = (TableProgress("shop", "a", "id int", 1), TableProgress("shop", "b", "id int", 1))
+    begun = {"shop.snapshot.new_1": SnapshotRecord(request, message_rules(pipeline), tables, 1)}
+    following = next_of_new_tables(pipeline, {"shop.b"}, begun, parked={"shop.a"})
+    assert following is not None
+    assert (following.run_id, following.request.tables) == ("new_2", ["shop.b"])
+
+
+def test_snapshot_that_found_no_table_is_not_repeated() -> None:
+    request = {"pipeline": "shop", "tables": ["shop.a"], "where": None}
+    begun = {"shop.snapshot.new_1": SnapshotRecord(request, {}, (), 1, finished=True)}
+    assert next_of_new_tables(shop("shop.*"), {"shop.a"}, begun) is None
+    following = next_of_new_tables(shop("shop.*"), {"shop.b"}, begun)
+    assert following is not None
+
+
 @pytest.mark.parametrize(
     ("identity", "expected"),
     [

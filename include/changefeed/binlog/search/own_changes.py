@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # what reads statements and payloads is imported at the first
 
 _STATEMENTS = frozenset({EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY})
 _EVENTS_BETWEEN_CLOCKS = 64
-_LARGEST_STATEMENT = 1 << 16
-"""Statements of more bytes are not parsed, and count as own changes: parsing them would take seconds."""
+_LARGEST_STATEMENT = 1 << 13
+"""Statements of more bytes are not parsed, and count as own changes: parsing 50 kB takes up to a second."""
 
 Events = Callable[[str, int, int], Iterable[bytes]]
 """(file, start, end) -> the events in this range, after the FORMAT_DESCRIPTION. May end before a very large event."""
@@ -40,11 +40,15 @@ Events = Callable[[str, int, int], Iterable[bytes]]
 
 @dataclass(frozen=True)
 class OwnTables:
-    """The tables of a pipeline: ``matches`` of (database, table), ``may_have`` of a database. ``server`` reads DDL."""
+    """The tables of a pipeline: ``matches`` of (database, table), ``may_have`` of a database. ``server`` reads DDL.
+
+    With ``skips_statements``, rows that a statement changes (`binlog_format=STATEMENT`) are not published.
+    """
 
     matches: Callable[[str, str], bool]
     may_have: Callable[[str], bool]
     server: Server
+    skips_statements: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class _Search:
             return False
         if len(body) > _LARGEST_STATEMENT:
             return True
-        from changefeed.binlog.events.query_event import Query
+        from changefeed.binlog.events.query_event import Query, TransactionStep
 
         query = Query.parse(
             body,
@@ -151,11 +155,16 @@ class _Search:
             load=kind == EventType.EXECUTE_LOAD_QUERY,
         )
         if query.step is not None:
-            return False
+            return (
+                query.step is TransactionStep.XA_COMMIT
+            )  # publishes rows that were logged before, maybe of own tables
         from changefeed.ddl.ddl_statement import Kind, read_statement
         from changefeed.ddl.session import SessionContext
 
         read = read_statement(query.sql, SessionContext(query.database), self._tables.server)
+        self._count = -1  # the clock is read before the next event, as this takes long
+        if read.changes_rows and not self._tables.skips_statements:
+            return True  # views, triggers and functions may change own tables
         if read.kind in (Kind.HARMLESS, Kind.TRANSACTION):
             return False
         if read.tables:
