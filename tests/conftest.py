@@ -20,6 +20,7 @@ from typing import Any
 import hypothesis
 import pytest
 from airflow_site import Site, site
+from long_form import mark_second_servers
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from devstack.home import Home
@@ -304,10 +305,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
     return WholeFiles(config, log)
 
 
-@pytest.hookimpl(trylast=True)  # after the selection by -m and -k
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With workers, run the longest files first, so that all workers end at about the same time. Without workers, run
-    the tests of Airflow last, because its processes take CPU from other tests."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Before the selection by -m and -k, mark the cases of the long form.
+
+    Then, with workers, run the longest files first, so that all workers end at about the same time. Without workers,
+    run the tests of Airflow last, because its processes take CPU from other tests."""
+    mark_second_servers(items)
+    yield
     if hasattr(config, "workerinput"):
         seconds = seconds_of_scopes(items)
         items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])

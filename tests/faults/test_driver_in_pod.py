@@ -98,6 +98,7 @@ def test_killed_task_finds_its_driver_again_and_passwords_are_in_one_secret(task
     tasks.publish_rest()
 
 
+@pytest.mark.long
 def test_killed_driver_repeats_nothing_and_loses_nothing(tasks: Tasks) -> None:
     run = tasks.begin()
     assert run.wait_until_held(600), run.text()[-4000:]

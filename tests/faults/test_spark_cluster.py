@@ -17,6 +17,7 @@ import pytest
 from airflow_database import environment
 from faults.feed import NOTHING_NEW, Feed, Run
 from faults.test_speculation import window_of
+from long_form import long
 
 from devstack.identity import ProcessId, family
 from devstack.spark_cluster import SparkCluster
@@ -130,7 +131,7 @@ def test_the_dags_task_publishes_on_a_cluster_in_client_mode(cluster_feed: Feed,
     publish_rest(cluster_feed)
 
 
-@pytest.mark.parametrize("what", ["driver", "executor", "worker"])
+@pytest.mark.parametrize("what", ["executor", *long("driver", "worker")])
 def test_a_part_of_the_cluster_killed_while_publishing_repeats_nothing_and_loses_nothing(
     cluster_feed: Feed, spark_cluster: SparkCluster, what: str
 ) -> None:

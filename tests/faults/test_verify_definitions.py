@@ -13,6 +13,8 @@ from run_verify import run_verify
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.verify.report import VerifyReport, summary
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(params=["feed", "mariadb_feed"])
 def any_feed(request: pytest.FixtureRequest) -> Feed:

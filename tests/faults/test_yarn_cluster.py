@@ -107,6 +107,7 @@ def test_killed_task_finds_its_application_again_and_secrets_are_in_one_private_
     tasks.publish_rest()
 
 
+@pytest.mark.long
 def test_killed_driver_repeats_nothing_and_loses_nothing(tasks: Tasks) -> None:
     run = tasks.begin()
     assert run.wait_until_held(600), run.text()[-4000:]
@@ -118,6 +119,7 @@ def test_killed_driver_repeats_nothing_and_loses_nothing(tasks: Tasks) -> None:
     tasks.publish_rest()
 
 
+@pytest.mark.long
 def test_task_that_is_marked_failed_ends_its_application(tasks: Tasks) -> None:
     run = tasks.begin()
     assert run.wait_until_held(600), run.text()[-4000:]

@@ -90,6 +90,7 @@ def test_follower_equals_leader_and_records_are_numbered() -> None:
     }
 
 
+@pytest.mark.long
 def test_fast_reader_registers_keeps_its_limit_and_reads_every_event() -> None:
     lines = output_of("fast-reader").splitlines()
     (read,) = (line for line in lines if line.startswith("all types:"))
@@ -107,6 +108,7 @@ def test_functions_lose_and_repeat_nothing_if_both_servers_are_killed(release: s
     assert counts == ["960 rows, 8368 characters, 0 repeated", "960 rows, 8368 characters"] * 3
 
 
+@pytest.mark.long
 def test_killed_runs_lose_and_repeat_no_record() -> None:
     counts = [line for line in output_of("commit-log").splitlines() if line.startswith("orders: ")]
     assert counts[-1] == "orders: 12 records, 12 different ids; SELECT: 12 rows"

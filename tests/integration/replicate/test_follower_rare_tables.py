@@ -16,6 +16,8 @@ from changefeed.verify.key_comparison import ResultKind
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(params=["mysql", "mariadb"])
 def followed(

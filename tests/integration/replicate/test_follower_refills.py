@@ -16,6 +16,8 @@ from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(params=["mysql", "mariadb"])
 def filled(
@@ -226,7 +228,6 @@ def test_refused_statements_are_resolved_by_one_snapshot(filled: Filled) -> None
     fill_anew(filled, [f"{database}.made"], 2, "UPDATE two SET n = n - 1", runs_statements=True)
 
 
-@pytest.mark.extended
 def test_follower_killed_while_it_refills_ends_as_the_source(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(f"anew:{type(filled.source).__name__}")
     database = f"{filled.name}_a"
@@ -288,7 +289,6 @@ def test_tables_from_uncaptured_tables_come_with_a_snapshot(filled: Filled) -> N
         assert filled.tables(filled.follower)[name] == filled.tables(filled.source)[name]
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize(
     ("columns", "row", "remedy"),
     [
