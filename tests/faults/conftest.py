@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -51,6 +52,15 @@ def mariadb_feed(
 ) -> Iterator[Feed]:
     with fresh_feed(source_mariadb, kafka_broker, unique_name, tmp_path, runner) as fresh:
         yield fresh
+
+
+@pytest.fixture
+def keyed_feed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
+    """A feed whose commit log may be signed with the secret in CHANGEFEED_LOG_KEY, which tests look for elsewhere."""
+    key = secrets.token_hex(32)
+    monkeypatch.setenv("CHANGEFEED_LOG_KEY", key)
+    feed.environment["CHANGEFEED_LOG_KEY"] = key
+    return feed
 
 
 @pytest.fixture(scope="module")

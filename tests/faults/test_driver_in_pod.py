@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,11 +61,8 @@ class Tasks(ClusterTasks):
 
 
 @pytest.fixture
-def tasks(feed: Feed, kubernetes: Cluster, monkeypatch: pytest.MonkeyPatch) -> Tasks:
-    key = secrets.token_hex(32)
-    monkeypatch.setenv("CHANGEFEED_LOG_KEY", key)
-    feed.environment["CHANGEFEED_LOG_KEY"] = key
-    return Tasks(feed, kubernetes)
+def tasks(keyed_feed: Feed, kubernetes: Cluster) -> Tasks:
+    return Tasks(keyed_feed, kubernetes)
 
 
 def test_killed_task_finds_its_driver_again_and_passwords_are_in_one_secret(tasks: Tasks) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import signal
 import stat
 import urllib.request
@@ -69,11 +68,8 @@ class Tasks(ClusterTasks):
 
 
 @pytest.fixture
-def tasks(feed: Feed, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> Tasks:
-    key = secrets.token_hex(32)
-    monkeypatch.setenv("CHANGEFEED_LOG_KEY", key)
-    feed.environment["CHANGEFEED_LOG_KEY"] = key
-    return Tasks(feed, yarn)
+def tasks(keyed_feed: Feed, yarn: YarnCluster) -> Tasks:
+    return Tasks(keyed_feed, yarn)
 
 
 def test_killed_task_finds_its_application_again_and_secrets_are_in_one_private_file(tasks: Tasks) -> None:

@@ -177,8 +177,8 @@ class DriverPod:
             self._clear(self.delete_secret)
             raise AirflowException(
                 f"expected the driver's pod {self.name!r} to start within {PENDING_SECONDS:.0f} seconds, found that it "
-                f"is pending{_why_pending(found)}. It was deleted, and nothing was published. Check `spark.conf` of "
-                "the pipeline and the nodes of the cluster; a retry creates it again."
+                f"is pending{_why_pending(found)}. It was deleted, and published nothing. Check `spark.conf` of the "
+                "pipeline and the nodes of the cluster; a retry creates it again."
             )
         if phase in {"Unknown", "Deleted"} and seconds > GRACE_SECONDS:
             raise AirflowException(self._lost(found))
