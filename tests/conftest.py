@@ -20,7 +20,7 @@ from typing import Any
 import hypothesis
 import pytest
 from airflow_site import Site, site
-from long_form import mark_second_servers
+from long_form import mark_further_cases
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from devstack.home import Home
@@ -311,7 +311,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Then, with workers, run the longest files first, so that all workers end at about the same time. Without workers,
     run the tests of Airflow last, because its processes take CPU from other tests."""
-    mark_second_servers(items)
+    mark_further_cases(items)
     yield
     if hasattr(config, "workerinput"):
         seconds = seconds_of_scopes(items)

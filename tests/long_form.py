@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+FOLDERS = re.compile(r"tests/(faults|integration)/")
+"""The tests on real servers, whose cases take seconds each."""
+
 
 def long(*cases: Any) -> list[Any]:
     """Parameters for `pytest.mark.parametrize` that belong to the long form; a tuple is a case of several arguments."""
@@ -17,14 +20,16 @@ def long(*cases: Any) -> list[Any]:
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks) for case in cases]
 
 
-def mark_second_servers(items: Iterable[pytest.Item]) -> None:
-    """Add the mark `long` to one of two cases that differ only in their server, MySQL or MariaDB, if `make test` runs
-    neither. Which one, depends on the test's name: each kind of server keeps half of these tests."""
-    cases = defaultdict[tuple[str, str], list[pytest.Item]](list)
+def mark_further_cases(items: Iterable[pytest.Item]) -> None:
+    """Add the mark `long` to all but one of the extended cases of each test on real servers.
+
+    Which one stays depends on the test's name, so that each server, stage and format stays in about as many tests.
+    """
+    cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        test, _, case = item.nodeid.partition("[")
-        if item.get_closest_marker("extended") and not item.get_closest_marker("long"):
-            cases[test, re.sub(r"(mysql|mariadb)_?", "", case.lower())].append(item)
-    for (test, _), pair in cases.items():
-        if len(pair) == 2:
-            pair[zlib.crc32(test.encode()) % 2].add_marker(pytest.mark.long)
+        if FOLDERS.match(item.nodeid) and item.get_closest_marker("extended") and not item.get_closest_marker("long"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for test, ones in cases.items():
+        ones.pop(zlib.crc32(test.encode()) % len(ones))
+        for item in ones:
+            item.add_marker(pytest.mark.long)

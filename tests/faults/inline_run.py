@@ -44,9 +44,17 @@ from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql.login import _Connection
 
 IMPORTED = (
+    "asyncio",
     "changefeed.records.encoder",
     "changefeed.binlog.kernel.boundary_rows",
     "changefeed.binlog.kernel.hop",
+    "changefeed.binlog.kernel.row_counts",
+    "changefeed.binlog.search.schema_scan",
+    "changefeed.binlog.search.scout",
+    "changefeed.operations.backfill",
+    "changefeed.pipeline.old_identities",
+    "changefeed.snapshot.automatic",
+    "changefeed.state.table_store",  # SQLAlchemy: a fifth of a second
     "changefeed.snapshot.run",
     "changefeed.spark.stages.readers",
     "changefeed.source.mysql.packets",

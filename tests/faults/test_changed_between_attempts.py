@@ -106,6 +106,7 @@ def test_a_table_dropped_between_two_attempts_keeps_the_partitions_of_its_topic(
     assert {record.partition for record in feed.records("gone")} == set(range(partitions))
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_table_that_only_the_binlog_has_goes_to_the_partitions_that_its_topic_has(feed: Feed) -> None:
     feed.settings["topics"] = {"partitions": 5}
@@ -200,6 +201,7 @@ def test_topic_removed_between_windows_stops_the_run_and_names_lost_messages(fee
     assert "up to offset" in run.text()
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_no_backfill_is_offered_for_schema_changes_whose_topic_was_removed(feed: Feed) -> None:
     feed.write(10)

@@ -134,6 +134,7 @@ def test_failover_ends_a_window_with_the_settings_and_partitions_it_began_with(p
         assert {record.partition for record in pair_feed.records(table)} == {0, 1}
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_failover_that_published_nothing_can_be_gone_back_from_and_done_again(pair: Pair, pair_feed: Feed) -> None:
     """The old server publishes more of its window meanwhile, so the new one must skip more."""
@@ -191,6 +192,7 @@ def test_partly_published_window_missing_on_the_new_server_is_a_terminal_error(p
     refusal_of(pair_feed, "AccountingError", "published in part", "does not have")
 
 
+@pytest.mark.long
 @pytest.mark.extended
 @pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
 def test_each_of_mariadbs_domains_is_proved(pair: Pair, pair_feed: Feed) -> None:
@@ -216,6 +218,7 @@ def test_each_of_mariadbs_domains_is_proved(pair: Pair, pair_feed: Feed) -> None
     refusal_of(pair_feed, "BinlogGoneError", "does not have transactions 1-2-12")
 
 
+@pytest.mark.long
 @pytest.mark.extended
 @pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
 def test_replica_that_logged_its_own_analyze_misses_no_transaction(pair: Pair, pair_feed: Feed) -> None:

@@ -110,6 +110,7 @@ def test_rows_without_a_key_are_published_once(pair: Pair, pair_feed: Feed, sett
     assert {record.partition for record in pair_feed.records("plain")} == {0, 1, 2}
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_messages_of_an_outbox_without_a_key_are_published_once(pair: Pair, pair_feed: Feed) -> None:
     source, follower = pair
@@ -195,6 +196,7 @@ def test_a_real_group_gives_gtids_in_blocks(
         feed.check(one_server=False)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_transactions_of_several_sources_have_the_old_servers_order(pair: Pair, pair_feed: Feed) -> None:
     source, follower = pair
@@ -289,6 +291,7 @@ def change_follower_logging(follower: SqlServer) -> None:
     follower.execute("FLUSH BINARY LOGS")
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_second_failover_in_mid_window_is_refused_and_failing_back_too(pair: Pair, pair_feed: Feed) -> None:
     """The second server has published a part too, so only it can continue, and it does."""
@@ -334,6 +337,7 @@ def test_a_server_that_dies_in_its_first_window_after_a_failover_is_named(
         pair_feed.check(one_server=False)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: Pair, pair_feed: Feed) -> None:
     source, follower = pair
@@ -359,6 +363,7 @@ def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: 
     assert numbers_in(pair_feed, "plain") == Counter(n for n in range(321) if n % 5)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_changed_rows_of_mysqls_tables_without_a_primary_key_are_refused(pair: Pair, pair_feed: Feed) -> None:
     """The replica finds them by HASH_SCAN, and logs them in the order of its table instead of the source's order."""

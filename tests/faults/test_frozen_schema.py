@@ -47,6 +47,7 @@ def frozen(
     server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("frozen", WITHOUT_NAMES, indirect=True)
 def test_ddl_invisible_in_rows_keeps_the_frozen_names(frozen: Feed) -> None:
     sql(frozen, "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 10)")

@@ -27,6 +27,7 @@ def damage_last_byte(file: Path) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.long
 def test_lost_payload_file_fails_the_run_and_the_next_run_publishes_all(
     feed: Feed, spark_connect: SparkConnectServer, tmp_path: Path
 ) -> None:

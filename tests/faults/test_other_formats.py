@@ -198,6 +198,7 @@ def test_a_registry_that_is_away_at_the_retry_fails_it_until_it_is_back(
     assert messages(avro, TABLES, read) == undisturbed(avro, TABLES, read)
 
 
+@pytest.mark.long
 def test_a_registry_that_is_slow_at_the_retry_is_waited_for(avro: Feed, tmp_path: Path) -> None:
     with run_server(SchemaRegistry(tmp_path / "slow", owner=ProcessId.own())) as slow:
         avro.connections["REGISTRY"] = slow.url

@@ -379,6 +379,7 @@ def test_a_window_that_another_run_published_meanwhile_parks_no_table(feed: Feed
     assert parked(feed) == []
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_the_changes_of_a_parked_table_are_not_taken_from_another_binlog(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
@@ -470,6 +471,7 @@ def test_unpark_on_spark_killed_twice_leaves_mariadbs_tables_equal(mariadb_feed:
     check_once(feed)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_snapshots_round_is_read_again_after_changes_were_skipped(feed: Feed, marker: Path) -> None:
     marker.unlink()

@@ -413,6 +413,7 @@ def avro_reader(url: str) -> Avro:
     return lambda topic, part, data: read(data, SerializationContext(topic, part))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", SERVERS + (LONG_SERVERS if RUNS else []))
 def test_random_tables_beside_random_changes_end_as_the_source_is(
     server: str,

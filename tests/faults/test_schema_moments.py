@@ -118,6 +118,7 @@ def test_tables_learned_while_ddl_is_logged_and_not_yet_committed(fresh: Feed, s
     assert rows(fresh, "t") == expected[0 if start == "rows" else 1 :]
 
 
+@pytest.mark.long
 def test_create_like_a_temporary_table_that_shadows_another(fresh: Feed) -> None:
     sql(fresh, f"CREATE TABLE model {TABLE}")
     fresh.run()
@@ -128,6 +129,7 @@ def test_create_like_a_temporary_table_that_shadows_another(fresh: Feed) -> None
     assert code == 2 or rows(fresh, "copied") == [{"id": 1, "b": 20, "a": 10}], text
 
 
+@pytest.mark.long
 def test_connection_id_in_ddl_does_not_make_its_table_temporary(fresh: Feed) -> None:
     """The server logs both with the same flag, and a statement on a temporary table changes no schema."""
     sql(fresh, f"CREATE TABLE t {TABLE}")
@@ -233,6 +235,7 @@ def test_retry_after_kill_uses_the_answer_of_the_first_run(fresh: Feed) -> None:
     }
 
 
+@pytest.mark.long
 def test_a_table_with_a_dot_can_be_learned_again(fresh: Feed) -> None:
     sql(fresh, "CREATE TABLE `a.b` (id INT PRIMARY KEY)")
     fresh.run()
@@ -245,6 +248,7 @@ def test_a_table_with_a_dot_can_be_learned_again(fresh: Feed) -> None:
     assert code == 0, text
 
 
+@pytest.mark.long
 def test_relearn_takes_names_as_the_server_does(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:

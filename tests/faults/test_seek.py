@@ -139,6 +139,7 @@ def test_a_seek_that_dies_before_it_moves_the_checkpoint_is_ended_by_the_next_ru
     assert feed.begin().result() == NOTHING_NEW
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_store_restored_to_before_a_seek_continues_after_the_seek(feed: Feed) -> None:
     feed.write(5)
@@ -157,6 +158,7 @@ def test_store_restored_to_before_a_seek_continues_after_the_seek(feed: Feed) ->
     assert count_repeats(feed) == len(ids) - len(set(ids))
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_seek_back_over_a_statement_that_changed_no_columns_reads_it_again(feed: Feed) -> None:
     """The schema history is not stored for TRUNCATE, and has a later ALTER."""

@@ -111,6 +111,7 @@ def test_run_that_takes_over_fences_a_frozen_snapshot(feed: Feed, stage: str) ->
     assert len(row_from_records(records)) == len(reads(feed, "numbers")) == ROWS
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_table_created_later_is_published_alone_and_again_only_on_request(
     feed: Feed,
@@ -130,6 +131,7 @@ def test_table_created_later_is_published_alone_and_again_only_on_request(
     assert max(Counter(event_ids(feed.records("names"))).values()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_keyless_table_without_consistent_view_is_refused_and_dotted_name_is_read(
     feed: Feed,
@@ -156,6 +158,7 @@ def test_keyless_table_without_consistent_view_is_refused_and_dotted_name_is_rea
         feed.mysql.execute(f"DROP DATABASE `{dotted}`")
 
 
+@pytest.mark.long
 @pytest.mark.extended
 @pytest.mark.parametrize(
     ("before", "after"),

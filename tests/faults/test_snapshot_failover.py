@@ -49,6 +49,7 @@ def test_snapshot_continues_on_another_server_after_the_pipelines_failover(
     assert there < len(keys) == len(set(keys)) <= ROWS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
 def test_server_without_changes_of_left_out_rows_is_refused(pair: Pair, pair_feed: Feed) -> None:
     """On MariaDB the new server has a transaction of the same number, of its own."""

@@ -81,6 +81,7 @@ def test_seek_killed_in_its_write_is_ended_by_the_next_run(feed: Feed) -> None:
     assert feed.ids() == ids
 
 
+@pytest.mark.long
 def test_commit_asleep_while_another_run_commits_moves_nothing(feed: Feed) -> None:
     feed.write(5)
     feed.run()
@@ -117,6 +118,7 @@ def test_lost_checkpoint_topic_stops_runs_until_recover(feed: Feed) -> None:
     feed.check()
 
 
+@pytest.mark.long
 def test_lost_commit_log_stops_the_run_and_names_the_checkpoint(feed: Feed) -> None:
     feed.settings["start"] = "latest"
     feed.configure()
@@ -160,6 +162,7 @@ def test_checkpoint_topic_with_a_retention_policy_is_refused(feed: Feed, policy:
     assert run.result() == 2, run.text()
 
 
+@pytest.mark.long
 def test_other_store_continues_only_after_recover_and_old_store_catches_up(feed: Feed) -> None:
     keep(feed, TABLE)
     feed.write(5)

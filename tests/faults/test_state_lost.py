@@ -145,6 +145,7 @@ def goes_on_after(feed: Feed, held: Run) -> None:
     assert held.result() == 0, held.text()
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_seek_recorded_after_an_open_backfill_transaction_is_found(feed: Feed) -> None:
     feed.write(5)
@@ -162,6 +163,7 @@ def test_seek_recorded_after_an_open_backfill_transaction_is_found(feed: Feed) -
     feed.check()
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_first_checkpoint_recorded_after_an_open_backfill_transaction_is_found(feed: Feed) -> None:
     begin, feed.settings["start"] = feed.settings["start"], "latest"
@@ -280,6 +282,7 @@ def test_recover_without_commit_log_and_checkpoint_makes_no_claim_on_published_r
     feed.check()
 
 
+@pytest.mark.long
 @with_everything
 def test_unneeded_schema_history_too_large_for_its_topic_does_not_stop_the_seal(
     feed: Feed,

@@ -284,6 +284,7 @@ def test_unknown_names_get_placeholders(unknown: Stock) -> None:
     assert None in keys
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_column_that_may_be_hidden_gets_no_placeholder(unknown: Stock) -> None:
     feed = unknown.feed
@@ -320,6 +321,7 @@ def test_earlier_statements_define_the_earlier_tables(unknown: Stock, tmp_path: 
     assert {name: rows[0] for name, rows in unknown.published().items()} == dict.fromkeys(UNKNOWN, BEFORE)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_invisible_primary_keys_that_the_server_hides_are_known(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner

@@ -217,6 +217,7 @@ def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkTarget) -> N
     assert kinds(lambda records: [records[0], *records]) == {"equal": 4, "extra": 1, "repeated": 1}
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed: Feed) -> None:
     feed = any_feed
@@ -302,6 +303,7 @@ def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_publi
     assert "published only by a snapshot" in " ".join(summary(report))
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_verify_after_a_seek_waits_for_no_run_that_publishes_nothing(feed: Feed) -> None:
     feed.write(5)
@@ -426,6 +428,7 @@ def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
     assert account(report, "pets").kinds["unpublished"] == 1, summary(report)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: Feed) -> None:
     feed.settings |= {"format": "fluvio", "publish_ddl": "inline"}
@@ -478,6 +481,7 @@ def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed:
     assert account(report, "journal").equal_rows == 1
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_compacted_topic_is_equal_and_rows_removed_by_retention_are_not_compared(
     feed: Feed, spark: SparkTarget

@@ -50,6 +50,7 @@ def test_a_sample_of_foreign_files_ends_with_both_servers_alike(arena: FollowerA
     assert sum(each.tables for each in done) > 0
 
 
+@pytest.mark.long
 def test_row_or_table_missing_on_follower_is_reported(
     arena: FollowerArena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_row_or_table_missing_on_follower_is_reported(
     assert done.ending is not Ending.EQUAL, done
 
 
+@pytest.mark.long
 def test_refusal_of_follower_ends_a_file_with_its_message(arena: FollowerArena, tmp_path: Path) -> None:
     done = play(arena, tmp_path, "create table t (a int) engine=myisam; create table m (a int) engine=merge union=(t);")
     assert (done.ending, "Error: " in done.text) == (Ending.REFUSED, True), done

@@ -25,20 +25,23 @@ def topics_of(bootstrap: str, prefix: str) -> set[str]:
 def records_of(bootstrap: str, topic: str) -> list[Any]:
     """All committed records of a topic, by partition and offset."""
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=None, isolation_level="read_committed", auto_offset_reset="earliest"
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        retry_backoff_ms=1,  # the time that a consumer waits between its first two requests for metadata
     )
-    records: list[Any] = []
     try:
-        for number in sorted(consumer.partitions_for_topic(topic) or ()):
-            partition = kafka.TopicPartition(topic, number)
-            consumer.assign([partition])
-            consumer.seek_to_beginning(partition)
-            end = consumer.end_offsets([partition])[partition]
-            while consumer.position(partition) < end:
-                records += consumer.poll(timeout_ms=200).get(partition, ())
+        partitions = [kafka.TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+        ends = {partition: end for partition, end in consumer.end_offsets(partitions).items() if end}
+        records: dict[kafka.TopicPartition, list[Any]] = {partition: [] for partition in partitions}
+        consumer.assign(list(ends))
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            for partition, batch in consumer.poll(timeout_ms=200).items():
+                records[partition] += batch
     finally:
         consumer.close()
-    return records
+    return [record for partition in partitions for record in records[partition]]
 
 
 def event_ids(records: list[Any]) -> list[str]:

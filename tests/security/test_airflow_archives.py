@@ -88,6 +88,7 @@ def test_directly_triggered_run_is_refused_the_same_archives(archived: Site, tmp
     assert SECRET[:4] not in log
 
 
+@pytest.mark.long
 def test_plan_of_a_withdrawn_archive_is_not_published(archived: Site) -> None:
     name = next((archived.archives / "archived").iterdir()).name
     conf = {"from_file": name, "archive": str(archived.archives / "archived")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -170,7 +171,13 @@ def sources() -> list[Path]:
     return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
-def imports() -> Iterator[Import]:
+@functools.cache
+def imports() -> list[Import]:
+    """All imports of the project. The tests call it, as collecting them takes seconds."""
+    return list(_imports())
+
+
+def _imports() -> Iterator[Import]:
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -182,9 +189,6 @@ def imports() -> Iterator[Import]:
             else:
                 continue
             yield from (Import(path, room_of(path), node.lineno, name) for name in names)
-
-
-IMPORTS = list(imports())
 
 
 def target_room(module: str) -> str:
@@ -199,7 +203,7 @@ def import_lines(found: list[Import]) -> str:
 
 @pytest.mark.parametrize("room", PURE)
 def test_rooms_that_compute_import_no_client(room: str) -> None:
-    found = [one for one in IMPORTS if one.room == room and one.library in CLIENTS]
+    found = [one for one in imports() if one.room == room and one.library in CLIENTS]
     assert not found, import_lines(found)
 
 
@@ -209,36 +213,36 @@ def of_formats(one: Import) -> str:
 
 
 def test_binlog_imports_only_the_contract_of_formats() -> None:
-    found = [one for one in IMPORTS if one.room == "binlog" and of_formats(one) and of_formats(one) not in CONTRACT]
+    found = [one for one in imports() if one.room == "binlog" and of_formats(one) and of_formats(one) not in CONTRACT]
     assert not found, import_lines(found)
 
 
 def test_no_other_room_imports_a_single_format() -> None:
-    found = [one for one in IMPORTS if one.room != "formats" and of_formats(one) in FORMATS]
+    found = [one for one in imports() if one.room != "formats" and of_formats(one) in FORMATS]
     assert not found, import_lines(found)
 
 
 def test_nothing_imports_dags_jobs_or_plugins() -> None:
     entries = {"dags", "jobs", "plugins"} | {path.stem for path in sources() if room_of(path) in ("dags", "plugins")}
-    found = [one for one in IMPORTS if one.library in entries and one.room not in ("dags", "plugins")]
+    found = [one for one in imports() if one.library in entries and one.room not in ("dags", "plugins")]
     found = [one for one in found if not (one.path.parent / f"{one.library}.py").exists()]
     assert not found, import_lines(found)
 
 
 def test_the_package_does_not_import_the_devstack() -> None:
-    found = [one for one in IMPORTS if one.library == "devstack" and one.room != "devstack"]
+    found = [one for one in imports() if one.library == "devstack" and one.room != "devstack"]
     assert not found, import_lines(found)
 
 
 def test_the_devstack_does_not_import_the_edges() -> None:
     """It shows and verifies from outside what the package does."""
-    found = [one for one in IMPORTS if one.room == "devstack" and one.library == "changefeed"]
+    found = [one for one in imports() if one.room == "devstack" and one.library == "changefeed"]
     found = [one for one in found if target_room(one.module) not in PURE]
     assert not found, import_lines(found)
 
 
 def test_each_library_is_imported_by_its_room_only() -> None:
-    third_party = [one for one in IMPORTS if one.library not in sys.stdlib_module_names | {"changefeed", "devstack"}]
+    third_party = [one for one in imports() if one.library not in sys.stdlib_module_names | {"changefeed", "devstack"}]
     third_party = [one for one in third_party if not (one.path.parent / f"{one.library}.py").exists()]
     third_party = [one for one in third_party if not (PROJECT / "plugins" / one.library).is_dir()]
     found = [one for one in third_party if one.room not in ROOM_OF.get(one.library, {})]
@@ -251,7 +255,7 @@ def test_every_room_has_its_floor() -> None:
 
 def test_each_room_imports_only_the_rooms_of_floors_below_it() -> None:
     """Which also says that no circle is there, and that capabilities do not know each other."""
-    found = [one for one in IMPORTS if one.library == "changefeed" and one.path.is_relative_to(PACKAGE)]
+    found = [one for one in imports() if one.library == "changefeed" and one.path.is_relative_to(PACKAGE)]
     found = [one for one in found if target_room(one.module) != one.room]
     found = [one for one in found if FLOOR[target_room(one.module)] >= FLOOR[one.room]]
     assert not found, import_lines(found)
@@ -262,7 +266,7 @@ def test_each_part_of_a_hall_imports_only_the_parts_below_it(room: str) -> None:
     parts = MAY_IMPORT_INSIDE[room]
     assert {path.name for path in (PACKAGE / room).iterdir() if any(path.glob("*.py"))} == parts.keys()
     wrong = []
-    for one in IMPORTS:
+    for one in imports():
         if one.path.is_relative_to(PACKAGE / room) and one.module.startswith(f"changefeed.{room}."):
             part, target = one.path.relative_to(PACKAGE / room).parts[0], one.module.split(".")[2]
             if part in parts and target not in parts[part] | {part}:

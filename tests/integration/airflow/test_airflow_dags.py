@@ -150,6 +150,7 @@ def test_verify_run_compares_with_the_source_and_stores_its_report(shop: Site) -
     assert "shop: equal: the topics have what the source has" in shop.log(VERIFY, "result", run_id)
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_verify_run_compares_a_follower_of_the_replicate_dag(shop: Site, mysql_follower: MysqlServer) -> None:
     file, position, *_ = shop.mysql.execute("SHOW BINARY LOG STATUS")[0]
@@ -308,6 +309,7 @@ def test_endpoint_has_the_metrics_and_labels_of_rules_and_dashboard(shop: Site) 
     assert f'changefeed_committed_at_seconds{{pipeline="shop"}} {committed_at!r}' in answer.text.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any]) -> None:
     name = caught_up["before"]["checkpoint"].partition(":")[0]
@@ -319,6 +321,7 @@ def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any]) 
     assert len(records(shop, "shop.orders.old")) == 3
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_backfill_of_a_purged_file_names_the_existing_files(shop: Site) -> None:
     states = shop.run(BACKFILL, {"from_file": "binlog.000999"})

@@ -174,6 +174,7 @@ def test_job_ends_when_its_task_is_marked_failed(ended: HeldPipeline) -> None:
     assert ended.finish(run_id)["ingest"] == "failed"
 
 
+@pytest.mark.long
 def test_job_ends_when_its_task_is_cleared_and_the_next_attempt_publishes(ended: HeldPipeline) -> None:
     run_id, driver = ended.hold()
     body = {"dry_run": False, "dag_run_id": run_id, "task_ids": ["ingest"], "only_failed": False}

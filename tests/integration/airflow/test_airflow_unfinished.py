@@ -105,6 +105,7 @@ def test_clearing_a_failed_run_after_later_runs_changes_nothing(held: Site, fail
     assert (windows(held), look(held)["position"]["checkpoint"], orders(held)) == before
 
 
+@pytest.mark.long
 def test_clearing_an_unstarted_run_after_later_runs_is_refused(held: Site) -> None:
     held.mysql.execute("INSERT INTO held.orders (n) VALUES (4)")
     path = held.pipelines / "held.yaml"
@@ -189,6 +190,7 @@ def test_seek_finishes_the_held_run_first_and_repeats_nothing(held: Site) -> Non
     assert len(set(after)) == len(set(before)) + 3
 
 
+@pytest.mark.long
 def test_seek_first_publishes_windows_of_a_failed_run(held: Site) -> None:
     held.run(INGEST)
     limit(held, 2000)

@@ -418,6 +418,7 @@ def check_lineage_of_other_dags(feed: Feed, lineage: LineageFile, follower: Mysq
     )
 
 
+@pytest.mark.long
 @pytest.mark.extended
 @pytest.mark.parametrize("receivers", [("otlp",)], indirect=True)
 def test_opentelemetry_gets_the_metrics_of_a_run(

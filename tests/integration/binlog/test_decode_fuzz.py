@@ -133,6 +133,7 @@ def test_damaged_binlogs_are_refused_with_bounds_checks_on(corpus: Path) -> None
     assert ran / 4 < refused < ran, "most damage is seen, and some of it changes only a value"
 
 
+@pytest.mark.long
 @pytest.mark.extended
 @pytest.mark.timeout(SECONDS + 900)
 def test_damaged_binlogs_are_refused_with_the_jit_off(corpus: Path) -> None:

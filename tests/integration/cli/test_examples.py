@@ -48,6 +48,7 @@ def output_of(example: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_topic_per_table_in_the_servers_own_database() -> None:
     lines = output_of("topic-per-table").splitlines()
     events: dict[str, list[Any]] = {}
@@ -100,7 +101,7 @@ def test_fast_reader_registers_keeps_its_limit_and_reads_every_event() -> None:
     assert _RATE.search(lines[-1])
 
 
-@pytest.mark.parametrize("release", ["9.7", *long("8.0")])
+@pytest.mark.parametrize("release", long("9.7", "8.0"))
 def test_functions_lose_and_repeat_nothing_if_both_servers_are_killed(release: str) -> None:
     lines = output_of("transforms-at-run-time", release).splitlines()
     assert [line.partition(":")[0] for line in lines if "SIGKILL" in line] == ["Kafka", "MySQL"]

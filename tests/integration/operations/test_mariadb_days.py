@@ -119,6 +119,7 @@ def test_a_temporary_table_of_a_mixed_session_stops_nothing(changefeed: Command)
     changefeed("run", name).is_refused("SourceError", f"it writes `{database}`.`t`", "STATEMENT or MIXED")
 
 
+@pytest.mark.long
 def test_table_versioned_by_transactions_is_reported(changefeed: Command) -> None:
     name, server, database = changefeed.name, changefeed.server, changefeed.database
     changefeed.begin()
@@ -152,6 +153,7 @@ def followed(
     pair.drop()
 
 
+@pytest.mark.long
 def test_a_follower_goes_on_when_a_versioned_table_is_excluded(followed: Followed) -> None:
     database = f"{followed.name}_a"
     followed.source.execute(
@@ -173,6 +175,7 @@ def test_a_follower_goes_on_when_a_versioned_table_is_excluded(followed: Followe
     assert followed.follower.execute(f"SELECT * FROM {database}.versions") == []
 
 
+@pytest.mark.long
 def test_a_column_of_keys_and_rows_that_is_renamed_is_known_by_both_names(changefeed: Command) -> None:
     name, server, database = changefeed.name, changefeed.server, changefeed.database
     changefeed.begin()

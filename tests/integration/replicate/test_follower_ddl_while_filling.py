@@ -110,6 +110,7 @@ def test_a_keyless_table_is_dropped_before_it_is_read(filled: Filled) -> None:
     check_equal(filled)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("follows", "filled"),
     [("before", "mysql"), *long(("before", "mariadb"), ("afterwards", "mysql"))],
@@ -131,6 +132,7 @@ def test_tables_dropped_before_they_are_read_do_not_block_others(filled: Filled,
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mysql
 def test_a_table_is_dropped_after_what_is_published_before_a_snapshot_of_all_begins(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +192,7 @@ def test_a_table_is_dropped_that_the_pipeline_has_not_published_yet(filled: Fill
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mariadb
 def test_a_table_is_made_between_plan_and_announcement(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     name = make_tables(filled, first=30)
@@ -223,6 +226,7 @@ def test_a_table_is_renamed_when_all_its_rows_are_published(filled: Filled) -> N
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mysql
 def test_a_half_filled_table_makes_room_for_another_that_the_snapshot_goes_on_with(filled: Filled) -> None:
     name = make_tables(filled, x=400)
@@ -304,6 +308,7 @@ def test_tables_missing_on_the_follower_are_exchanged(filled: Filled) -> None:
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mysql
 def test_existing_table_is_replaced_by_one_missing_on_the_follower(filled: Filled) -> None:
     name = make_tables(filled, x=10, other=5)
@@ -321,6 +326,7 @@ def test_existing_table_is_replaced_by_one_missing_on_the_follower(filled: Fille
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mariadb
 def test_a_half_filled_table_is_dropped_on_the_follower(filled: Filled) -> None:
     name = make_tables(filled, first=400)
@@ -336,6 +342,7 @@ def test_a_half_filled_table_is_dropped_on_the_follower(filled: Filled) -> None:
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mariadb
 def test_rows_of_a_keyless_table_are_gone_and_another_snapshot_is_taken(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
@@ -368,6 +375,7 @@ def test_a_table_of_a_database_without_tables(filled: Filled) -> None:
     filled.check()
 
 
+@pytest.mark.long
 @on_mariadb
 def test_a_follower_of_a_database_that_had_no_tables(filled: Filled) -> None:
     name = make_tables(filled, first=10)
@@ -383,6 +391,7 @@ def test_a_follower_of_a_database_that_had_no_tables(filled: Filled) -> None:
     assert filled.tables(filled.follower) == expected
 
 
+@pytest.mark.long
 @on_mysql
 def test_tables_created_after_a_snapshot_of_all_hidden_by_a_later_snapshot(filled: Filled) -> None:
     name = make_tables(filled, first=10)
@@ -393,6 +402,7 @@ def test_tables_created_after_a_snapshot_of_all_hidden_by_a_later_snapshot(fille
     check_equal(filled)
 
 
+@pytest.mark.long
 @on_mysql
 def test_run_without_changes_reports_waiting_tables_again(filled: Filled) -> None:
     name = make_tables(filled, first=10)
@@ -402,6 +412,7 @@ def test_run_without_changes_reports_waiting_tables_again(filled: Filled) -> Non
     assert filled.follow().waiting
 
 
+@pytest.mark.long
 @on_mysql
 def test_a_half_filled_table_loses_its_key(filled: Filled) -> None:
     name = make_tables(filled, first=400)

@@ -144,6 +144,7 @@ def test_deterministic_ddl_is_run(filled: Filled) -> None:
     filled.check()
 
 
+@pytest.mark.long
 @on_mariadb
 def test_child_tables_of_unlogged_cascades_are_filled_with_their_parent(filled: Filled) -> None:
     database = f"{filled.name}_a"
@@ -173,6 +174,7 @@ def test_sequence_numbers_are_filled_and_the_sequence_continues_alike(filled: Fi
     assert list(filled.follower.execute(table)) == list(filled.source.execute(table))
 
 
+@pytest.mark.long
 @on_mysql
 def test_a_partition_is_exchanged_with_a_table_that_is_to_be_filled(filled: Filled) -> None:
     """Without the snapshot the other table would silently stay as it was."""
@@ -191,6 +193,7 @@ def test_a_partition_is_exchanged_with_a_table_that_is_to_be_filled(filled: Fill
     fill_anew(filled, [f"{database}.parted"], 2)
 
 
+@pytest.mark.long
 @on_mariadb
 def test_table_from_partition_of_table_to_fill_comes_with_a_snapshot(filled: Filled) -> None:
     database = f"{filled.name}_a"
@@ -264,6 +267,7 @@ BROUGHT = {
 """DDL that makes the table with that name from a table that the pipeline does not capture."""
 
 
+@pytest.mark.long
 def test_tables_from_uncaptured_tables_come_with_a_snapshot(filled: Filled) -> None:
     """As online schema change tools do. The follower does not have such a table, or only an outdated copy."""
     filled.configure(tables={"include": [f"{filled.name}*.*"], "exclude": [f"{filled.name}*._*"]})

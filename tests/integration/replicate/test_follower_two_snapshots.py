@@ -119,6 +119,7 @@ def test_table_altered_while_rows_are_missing(filled: Filled, becomes: str) -> N
     filled.check()
 
 
+@pytest.mark.long
 @on_mariadb
 def test_one_of_two_databases_is_filled_by_a_snapshot_on_spark(
     filled: Filled, spark_connect: SparkConnectServer
