@@ -148,11 +148,11 @@ class _TopicSearch:
         return FoundRecords(tuple(shown), searched)
 
     def _matches(self, record: KafkaRecord) -> bool:
-        if self.topic.kind == "published" and self.windows.number_of(record) is None:
-            return False
         if not self.wanted.matches(record):
             return False
-        return not self.wanted.key or self.wanted.matches_key(self.view.key(record))
+        if self.wanted.key and not self.wanted.matches_key(self.view.key(record)):
+            return False
+        return self.topic.kind != "published" or self.windows.number_of(record) is not None
 
 
 @dataclass(frozen=True)
