@@ -55,23 +55,35 @@ function search(content, alive, path, topics) {
   const limit = el("select", { name: "limit" }, LIMITS.map((one) => el("option", { value: one }, String(one))));
   const conditions = { key: input("key", '7 or {"id":7}'), id: input("id", "SERVER_UUID/FILE:POSITION/ROW"),
     coordinates: input("coordinates", "binlog.000012:4077"), since: input("since", "2026-01-31T12:00:00Z"), until: input("until") };
-  const show = el("button", { class: "primary", type: "submit" }, "Show records");
-  const result = el("div", { class: "stack", "aria-live": "polite" });
-  let round = 0;
+  const status = el("p", { class: "soft", role: "status" });
+  const result = el("div", { class: "stack" });
+  let busy = false;
+  let again = false; // the conditions changed while a search was under way
 
-  const run = async () => {
-    const mine = ++round;
+  const read = async () => {
     const given = Object.entries(conditions).map(([name, one]) => [name, one.value.trim()]).filter(([, value]) => value);
     const query = new URLSearchParams([["topic", topic.value], ["limit", limit.value], ...given]);
-    show.disabled = true;
     result.replaceChildren(loading("records"));
+    status.replaceChildren();
     try {
       const answer = await get(`${path}?${query}`);
-      if (alive() && mine === round) draw(result, answer, given.length > 0, searchKey, searchBefore);
+      if (!alive() || again) return;
+      status.replaceChildren(answer.exists ? outcome(answer.records.length, answer.searched, given.length > 0)
+        : "The topic does not exist yet. The first run that publishes to it creates it.");
+      draw(result, answer, searchKey, searchBefore);
     } catch (error) {
-      if (alive() && mine === round) result.replaceChildren(problem("The records cannot be read", error.message));
+      if (alive() && !again) result.replaceChildren(problem("The records cannot be read", error.message));
     }
-    show.disabled = false;
+  };
+  const run = async () => {
+    again = busy;
+    if (busy) return;
+    busy = true;
+    do {
+      again = false;
+      await read();
+    } while (again && alive());
+    busy = false;
   };
   const searchKey = (key) => {
     Object.entries(conditions).forEach(([name, one]) => { one.value = name === "key" ? key : ""; });
@@ -90,23 +102,20 @@ function search(content, alive, path, topics) {
       field("Since", "UTC, or with an offset", conditions.since),
       field("Until", "not included", conditions.until),
       field("Records", "the newest ones", limit)),
-    el("div", { class: "row" }, show, el("button", { type: "reset", onclick: () => setTimeout(run) }, "Reset")));
+    el("div", { class: "row" }, el("button", { class: "primary", type: "submit" }, "Show records"), el("button", { type: "reset", onclick: () => setTimeout(run) }, "Reset")));
   topic.addEventListener("change", run);
-  content.replaceChildren(form, result);
+  content.replaceChildren(form, status, result);
   run();
 }
 
-function draw(place, answer, isFiltered, searchKey, searchBefore) {
-  const { records: list, searched, exists, stale } = answer;
+function draw(place, { records: list, searched, stale }, searchKey, searchBefore) {
   const outage = el("div", {});
   const servers = new Outage();
   servers.add(stale);
   servers.draw(outage);
-  const status = el("p", { class: "soft", role: "status" }, exists ? outcome(list.length, searched, isFiltered) : "The topic does not exist yet. The first run that publishes to it creates it.");
-  const more = searched.stopped_by && searched.back_to_ms !== null
-    ? el("div", { class: "row" }, el("button", { onclick: () => searchBefore(searched.back_to_ms + 1000) }, "Search further back")) : null;
-  place.replaceChildren(outage, status,
-    ...(list.length ? [el("section", { class: "card records", "aria-label": "Records" }, el("h2", {}, "Records"), list.map((one) => entry(one, searchKey)))] : []), ...(more ? [more] : []));
+  place.replaceChildren(outage,
+    list.length ? el("section", { class: "card records", "aria-label": "Records" }, el("h2", {}, "Records"), list.map((one) => entry(one, searchKey))) : "",
+    searched.stopped_by && searched.back_to_ms !== null ? el("div", { class: "row" }, el("button", { onclick: () => searchBefore(searched.back_to_ms + 1000) }, "Search further back")) : "");
 }
 
 // A sentence about what was found, and how far the topic was searched.
