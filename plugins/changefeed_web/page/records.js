@@ -90,18 +90,20 @@ function search(content, alive, path, topics) {
     run();
   };
   const searchBefore = (milliseconds) => {
+    more.open = true;
     conditions.until.value = new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
     run();
   };
-  const form = el("form", { class: "card stack", "aria-label": "Search", onsubmit: (event) => { event.preventDefault(); run(); } },
+  const more = el("details", {}, el("summary", {}, "More conditions"),
     el("div", { class: "fields" },
-      field("Topic", null, topic),
-      field("Key", "as JSON, or the value of its only column", conditions.key),
       field("Event id", "the header changefeed.id", conditions.id),
       field("Coordinates", "FILE:POSITION of the change", conditions.coordinates),
       field("Since", "UTC, or with an offset", conditions.since),
       field("Until", "not included", conditions.until),
-      field("Records", "the newest ones", limit)),
+      field("Records", "at most, the newest ones", limit)));
+  const form = el("form", { class: "card stack", "aria-label": "Search", onsubmit: (event) => { event.preventDefault(); run(); } },
+    el("div", { class: "fields" }, field("Topic", "of the pipeline", topic), field("Key", "as JSON, or the value of its only column", conditions.key)),
+    more,
     el("div", { class: "row" }, el("button", { class: "primary", type: "submit" }, "Show records"), el("button", { type: "reset", onclick: () => setTimeout(run) }, "Reset")));
   topic.addEventListener("change", run);
   content.replaceChildren(form, status, result);
@@ -128,7 +130,7 @@ function outcome(count, searched, isFiltered) {
   }
   if (!searched.complete) return `${what}, the newest first.`;
   if (!count && !isFiltered) return "The topic has no record yet.";
-  return `${what}${where}. ${isFiltered ? "All records of that time were searched" : "The topic has no more"}.`;
+  return `${what}${where}. ${isFiltered ? "The search is complete" : "The topic has no more"}.`;
 }
 
 const opOf = (record) => (record.changes.length ? OPS[record.changes[0].op] || "DDL" : record.value_bytes === null ? "tombstone" : "message");
