@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -420,6 +421,33 @@ def test_window_shows_its_time_and_links_to_its_run(page: Page) -> None:
     page.open("pipelines/page")
     link = page.find("section[aria-label=Windows] td a[href*='/dags/changefeed_ingest__page/runs/']")
     assert link.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime")
+
+
+@pytest.mark.extended
+def test_records_are_searched_by_key_and_show_both_images(page: Page) -> None:
+    page.site.mysql.execute("UPDATE page.customers SET name = 'Zoë' WHERE id = 3")
+    page.site.run("changefeed_ingest__page")
+    page.open("pipelines/page/records")
+    page.click("select[name=topic] option[value='page.customers']")
+    page.find("input[name=key]").send_keys("3")
+    page.click("button", "Show records")
+    page.find("p[role=status]", "2 records. The search is complete.")
+    page.click(".records summary", "update")
+    row = page.find(".records td .changed", "Zoë").find_element(By.XPATH, "./ancestor::tr").text
+    assert row.split() == ["name", '"Ada"', '"Zoë"', "changed"]
+    assert page.find(".records dd a[href*='/dags/changefeed_ingest__page/runs/']").text.startswith("run ")
+    for scheme, pixels in product(("light", "dark"), (1280, 390)):
+        theme(page, scheme)
+        width(page, pixels)
+        page.shot(f"records-of-a-key-{pixels}-{scheme}")
+        assert page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        assert page.faults() == []
+    page.click("form summary", "More conditions")
+    page.find("input[name=coordinates]").send_keys("nowhere")
+    page.click("button", "Show records")
+    page.find(".problem", "expected FILE:POSITION")
+    page.shot("records-refused")
+    assert page.faults() == []
 
 
 @pytest.mark.extended

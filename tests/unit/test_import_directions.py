@@ -89,6 +89,7 @@ ROOM_OF = {
         "model": "home: the checkpoint's text",
         "binlog": "spelling of doubles, and JSON text",
         "cli": "prints rows of files and records of topics",
+        "operations": "decodes records of topics for people",
         "formats": "rendering",
         "transforms": "rows of functions",
         "kafka": "the schema history, and a registry's answers",

@@ -151,7 +151,8 @@ def tail(
     Without --table also those of schema changes, outbox rows, rerouted rows and dropped tables. Avro is decoded with
     the schemas of the pipeline's registry.
     """
-    from changefeed.cli.tail import dropped_tables, published_topics, read_lines
+    from changefeed.cli.tail import read_lines
+    from changefeed.operations.pipeline_topics import dropped_tables, published_topics
     from changefeed.pipeline.topics import table_topics
     from changefeed.pipeline.windows import last_stable_state
 

@@ -214,6 +214,32 @@ class PartitionReader:
                 return same[-1] if same else None
             back *= 8
 
+    def between(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], *, timeout_seconds: float
+    ) -> Iterator[KafkaRecord]:
+        """Yield the records of ``ranges`` ([first, end) offsets by partition), in order within a partition.
+
+        Ends after the last stable offset would wait for an open transaction. Other partitions are not read. Raises an
+        error if no record arrives for ``timeout_seconds``.
+        """
+        self._ahead = []
+        ends = dict.fromkeys(((partition.topic, partition.partition) for partition in self._partitions), 0)
+        for name, (first, end) in ranges.items():
+            self._consumer.seek(kafka.TopicPartition(*name), first)
+            ends[name] = end
+        self.only(list(ranges))
+        others = [one for one in self._partitions if (one.topic, one.partition) not in ranges]
+        for partition in others:
+            self._consumer.seek(partition, 0)
+        yield from self.to_end(ends, timeout_seconds=timeout_seconds)
+
+    def offsets_at(self, time_ms: int) -> dict[TopicPartition, int | None]:
+        """The first offset of each partition whose record has the timestamp ``time_ms`` or a later one; None if there
+        is none."""
+        with self._errors_of(self._partitions):
+            found = self._consumer.offsets_for_times(dict.fromkeys(self._partitions, time_ms))
+        return {(one.topic, one.partition): at and at.offset for one, at in found.items()}
+
     def poll(self, seconds: float) -> list[KafkaRecord]:
         """The next records, if necessary after waiting up to ``seconds`` for the first of them; [] if none arrives.
 

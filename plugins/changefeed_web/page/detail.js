@@ -14,12 +14,13 @@ const PADDING = 34; // padding and border of a card in pixels
 const TABS = {
   overview: ["head", "windows"],
   tables: ["tables", "schema", "topics"],
+  records: [], // records.js
   runs: ["runs"],
   history: ["snapshots", "backfills", "verifications", "seeks"],
   settings: [],
 };
 
-const tabBar = (name, chosen) => el("nav", { class: "row tabbar", "aria-label": "Views of the pipeline" },
+export const tabBar = (name, chosen) => el("nav", { class: "row tabbar", "aria-label": "Views of the pipeline" },
   Object.keys(TABS).map((tab) => el("a", { href: `#/pipelines/${encodeURIComponent(name)}${tab === "overview" ? "" : `/${tab}`}`, "aria-current": tab === chosen ? "page" : null }, tab[0].toUpperCase() + tab.slice(1))));
 
 export async function detail(main, alive, name, tab) {

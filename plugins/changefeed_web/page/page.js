@@ -4,6 +4,7 @@
 import { detail, notThere, yaml } from "./detail.js";
 import { el, problem, shown as shownText } from "./dom.js";
 import { list } from "./list.js";
+import { records } from "./records.js";
 import { followTheme } from "./theme.js";
 
 const main = document.getElementById("main");
@@ -25,7 +26,8 @@ async function show() {
   document.querySelectorAll("dialog").forEach((one) => one.close());
   document.title = name ? `${shownText(name)} · Changefeed` : "Changefeed";
   try {
-    if (kind === "pipelines" && name) await (part === "settings" ? yaml(main, alive, name) : detail(main, alive, name, part || "overview"));
+    if (kind === "pipelines" && name && part === "records") await records(main, alive, name);
+    else if (kind === "pipelines" && name) await (part === "settings" ? yaml(main, alive, name) : detail(main, alive, name, part || "overview"));
     else if (kind === "new") await yaml(main, alive, null);
     else await list(main, alive);
   } catch (error) {

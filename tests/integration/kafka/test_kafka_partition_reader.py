@@ -84,6 +84,26 @@ def test_reader_stops_at_the_ends_at_its_start_and_continues_with_new_records(
 
 
 @pytest.mark.extended
+def test_ranges_are_read_in_any_order_and_offsets_are_found_by_time(connection: KafkaConnection, topic: str) -> None:
+    write(connection, topic, range(3, 300))
+    with partition_reader(connection, [(topic, 0), (topic, 1)], "to test") as reader:
+        for first, end in ((290, 300), (100, 290), (0, 2)):
+            ranges = {(topic, partition): (first, end) for partition in (0, 1)}
+            records = list(reader.between(ranges, timeout_seconds=TIMEOUT_SECONDS))
+            assert sorted((one.partition, one.offset) for one in records) == [
+                (partition, offset) for partition in (0, 1) for offset in range(first, end)
+            ]
+        last = list(reader.between({(topic, 1): (299, 300)}, timeout_seconds=TIMEOUT_SECONDS))
+        assert [(one.partition, one.offset) for one in last] == [(1, 299)]
+        assert list(reader.between({(topic, 0): (5, 5)}, timeout_seconds=TIMEOUT_SECONDS)) == []
+        at = last[0].timestamp_ms
+        found = reader.offsets_at(at)[topic, 1]
+        assert found is not None
+        assert found <= 299
+        assert reader.offsets_at(at + 60_000) == {(topic, 0): None, (topic, 1): None}
+
+
+@pytest.mark.extended
 def test_a_record_has_all_that_kafka_keeps_of_it(connection: KafkaConnection, topic: str) -> None:
     with partition_reader(connection, [(topic, 1)], "to test", start={(topic, 1): 2}) as reader:
         (record,) = reader.to_end(timeout_seconds=TIMEOUT_SECONDS)

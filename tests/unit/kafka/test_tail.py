@@ -10,6 +10,7 @@ import pytest
 from changefeed.cli.tail import RecordLines
 from changefeed.formats.avro_reader import AvroReader
 from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.operations.record_values import RecordValues
 from changefeed.records.varint import encode_bytes, encode_varint
 
 
@@ -25,7 +26,7 @@ class OneSchema:
 
 
 def line_of(value: bytes | None, registry: OneSchema | None = None) -> Any:
-    shown = RecordLines(registry.schema if registry else None)
+    shown = RecordLines(RecordValues(registry.schema if registry else None))
     record = KafkaRecord("t", 0, 5, None, value, (("h", b"\xff"),), 0, stamped_by_broker=False)
     line = [json.loads(shown.line(record)) for _ in range(2)][-1]
     assert line["headers"] == {"h": "0xff"}

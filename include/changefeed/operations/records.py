@@ -1,0 +1,246 @@
+"""Reads the newest records of one topic of a pipeline, or those that match a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.errors import SettingsError
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, partition_reader
+from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.topics import partition_counts
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest
+from changefeed.operations.pipeline_topics import PipelineTopic, last_windows
+from changefeed.operations.record_filter import COMMIT_HEADER, RecordFilter
+from changefeed.operations.record_search import Searched, SearchLimits, event_id, search_backwards
+from changefeed.operations.shown_records import RecordView, ShownRecord
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.records.partition import partition_of
+
+MOST_RECORDS = 100
+"""The maximum of records that a request returns."""
+_LIMITS = SearchLimits()
+
+
+@dataclass(frozen=True)
+class FoundRecords:
+    """Records, the newest first, and how far the topic was searched; ``exists`` is False for a missing topic."""
+
+    records: tuple[ShownRecord, ...]
+    searched: Searched
+    exists: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the REST API."""
+        return {
+            "records": [record.to_json() for record in self.records],
+            "searched": self.searched.to_json(),
+            "exists": self.exists,
+        }
+
+
+def find_topic(topics: Mapping[str, PipelineTopic], topic: str | None, table: str | None) -> PipelineTopic | None:
+    """The topic of a pipeline with the name ``topic``, or with rows of ``table``; None if neither is requested.
+
+    Raises SettingsError if the pipeline has no such topic, so that topics of other programs are not read.
+    """
+    if topic:
+        found = topics.get(topic)
+        if found is None:
+            raise SettingsError(
+                f"expected a topic of the pipeline, found {topic!r}. It publishes to: {', '.join(topics) or 'none yet'}"
+            )
+        return found
+    if not table:
+        return None
+    found = next((each for each in topics.values() if table in each.tables), None)
+    if found is None:
+        names = [name for each in topics.values() for name in each.tables]
+        raise SettingsError(f"expected a table of the pipeline, found {table!r}. It has: {', '.join(names) or 'none'}")
+    return found
+
+
+def read_records(
+    connections: PipelineConnections,
+    topics: Mapping[str, PipelineTopic],
+    topic: PipelineTopic,
+    state: CommitLogState,
+    wanted: RecordFilter,
+    *,
+    limit: int = 20,
+    limits: SearchLimits = _LIMITS,
+) -> FoundRecords:
+    """At most ``limit`` committed records of ``topic`` that match ``wanted``, the newest first.
+
+    ``topics`` are all topics of the pipeline, ``state`` is the state of its commit log. The search ends at ``limits``.
+    Of a topic of kind `published` only records of known windows are returned, because other programs may write to it.
+
+    Raises BrokerUnavailableError, TopicError, SettingsError, and the errors of `Registry`.
+    """
+    count = partition_counts(connections.kafka, [topic.topic]).get(topic.topic, 0)
+    if not count:
+        return FoundRecords((), Searched(0, (), None, is_complete=True), exists=False)
+    windows = RecordWindows.of(last_windows(state))
+    schemas = connections.registry.schema if connections.registry else None
+    view = RecordView(connections.pipeline, topics, connections.routes.format(0), schemas)
+    partitions = [(topic.topic, number) for number in range(count)]
+    with partition_reader(connections.kafka, partitions, "to show records") as reader:
+        ranges = windows.limit_ends(_ranges(reader, wanted), wanted.place)
+        search = _TopicSearch(view, topic, windows, wanted, limit, limits, connections.kafka.timeout_seconds)
+        key = _partition_of_key(connections, topic, wanted, count)
+        if key is not None:
+            found = search.in_partition(reader, ranges, key)
+            if found is not None:
+                return found
+        return search.in_all(reader, ranges)
+
+
+@dataclass(frozen=True)
+class _TopicSearch:
+    view: RecordView
+    topic: PipelineTopic
+    windows: RecordWindows
+    wanted: RecordFilter
+    limit: int
+    limits: SearchLimits
+    timeout_seconds: float
+
+    def in_all(self, reader: PartitionReader, ranges: Mapping[TopicPartition, tuple[int, int]]) -> FoundRecords:
+        """The records that match, of all partitions."""
+        return self._search(reader, ranges, self._matches)
+
+    def in_partition(
+        self, reader: PartitionReader, ranges: Mapping[TopicPartition, tuple[int, int]], key: bytes
+    ) -> FoundRecords | None:
+        """The records that match, of the partition of ``key``. None if all partitions must be read:
+
+        - if records of the partition show that keys do not choose partitions as Kafka's default partitioner does, or
+          are not compact JSON;
+        - if the complete partition has none, because the topic may have had fewer partitions.
+        """
+        count = len(ranges)
+        number = partition_of(key, b"", count)
+        keys_choose: list[bool] = []
+
+        def matches(record: KafkaRecord) -> bool:
+            if record.key is not None:
+                fits = record.key.startswith(b"{") and not record.key.startswith(b'{"schema":')
+                keys_choose.append(fits and partition_of(record.key, b"", count) == number)
+            return self._matches(record)
+
+        found = self._search(reader, {(self.topic.topic, number): ranges[self.topic.topic, number]}, matches)
+        has_answer = bool(found.records) or found.searched.stopped_by != ""
+        return found if has_answer and keys_choose and all(keys_choose) else None
+
+    def _search(
+        self,
+        reader: PartitionReader,
+        ranges: Mapping[TopicPartition, tuple[int, int]],
+        matches: Callable[[KafkaRecord], bool],
+    ) -> FoundRecords:
+        records, searched = search_backwards(
+            reader, ranges, self.limit, matches, limits=self.limits, timeout_seconds=self.timeout_seconds
+        )
+        shown = [self.view.show(record, self.windows.number_of(record)) for record in records]
+        return FoundRecords(tuple(shown), searched)
+
+    def _matches(self, record: KafkaRecord) -> bool:
+        if not self.wanted.matches(record):
+            return False
+        if self.wanted.key and not self.wanted.matches_key(self.view.key(record)):
+            return False
+        return self.topic.kind != "published" or self.windows.number_of(record) is not None
+
+
+@dataclass(frozen=True)
+class RecordWindows:
+    """The offsets that windows published, by topic-partition, the latest window first."""
+
+    by_partition: Mapping[TopicPartition, tuple[tuple[int, int, Manifest], ...]]
+
+    @classmethod
+    def of(cls, manifests: list[Manifest]) -> RecordWindows:
+        """The offsets in ``manifests``, which are in the order of the windows."""
+        offsets: dict[TopicPartition, list[tuple[int, int, Manifest]]] = {}
+        for manifest in reversed(manifests):
+            for receipt in manifest.topics:
+                if receipt.first_offset is not None and receipt.last_offset is not None:
+                    of_partition = offsets.setdefault((receipt.topic, receipt.partition), [])
+                    of_partition.append((receipt.first_offset, receipt.last_offset, manifest))
+        return cls({name: tuple(each) for name, each in offsets.items()})
+
+    def manifest_of(self, record: KafkaRecord) -> Manifest | None:
+        """The manifest of the window that published ``record``; None if no known window did.
+
+        The record's id is of the window, too: a snapshot or another program may publish between the offsets.
+        """
+        for first, last, manifest in self.by_partition.get((record.topic, record.partition), ()):
+            if first <= record.offset <= last:
+                return manifest if _is_of(record, manifest) else None
+        return None
+
+    def number_of(self, record: KafkaRecord) -> int | None:
+        """The number of the window that published ``record``."""
+        manifest = self.manifest_of(record)
+        return None if manifest is None else manifest.window.number
+
+    def limit_ends(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], place: BinlogCoordinates | None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """``ranges`` up to the records of the window that has the change at ``place``, if there is such a window."""
+        if place is None:
+            return dict(ranges)
+        limited = {}
+        for name, (low, end) in ranges.items():
+            lasts = [last for _, last, manifest in self.by_partition.get(name, ()) if _has(manifest, place)]
+            limited[name] = (low, max(low, min(end, max(lasts) + 1))) if lasts else (low, end)
+        return limited
+
+
+def _is_of(record: KafkaRecord, manifest: Manifest) -> bool:
+    """Whether the record's id is of a change in the window, or of one whose XA COMMIT is in it."""
+    event = event_id(record)
+    if event is None or event.is_read or event.server != manifest.window.server_uuid:
+        return False
+    commit = dict(record.headers).get(COMMIT_HEADER)
+    text = f"{event.origin}:{event.position}" if commit is None else commit.decode("utf-8", "replace")
+    try:
+        return _has(manifest, BinlogCoordinates.parse(text))
+    except SettingsError:
+        return False
+
+
+def _has(manifest: Manifest, place: BinlogCoordinates) -> bool:
+    """Whether the change at ``place`` is in the window: ids have the begin of an event."""
+    try:
+        return manifest.window.start <= place < manifest.window.head
+    except ValueError:  # another base name
+        return False
+
+
+def _ranges(reader: PartitionReader, wanted: RecordFilter) -> dict[TopicPartition, tuple[int, int]]:
+    """The offsets of each partition that may have records of the requested time."""
+    first, ends = reader.first_offsets(), reader.last_stable_offsets()
+    since = reader.offsets_at(wanted.since_ms) if wanted.since_ms is not None else {}
+    until = reader.offsets_at(wanted.until_ms) if wanted.until_ms is not None else {}
+    ranges = {}
+    for name, end in ends.items():
+        low = first[name] if wanted.since_ms is None else since.get(name)
+        last = until.get(name)
+        stop = end if last is None else min(end, last)
+        ranges[name] = (stop, stop) if low is None else (min(low, stop), stop)
+    return ranges
+
+
+def _partition_of_key(
+    connections: PipelineConnections, topic: PipelineTopic, wanted: RecordFilter, count: int
+) -> bytes | None:
+    """The bytes of the requested key if the settings let it choose the partition; None otherwise."""
+    if count < 2 or not topic.tables:
+        return None
+    routes = [connections.routes.of(*name.partition(".")[::2]) for name in topic.tables]
+    by_key = all(route is not None and route.route.partition_by == "key" for route in routes)
+    return wanted.key_bytes if by_key else None
