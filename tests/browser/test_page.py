@@ -21,6 +21,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from devstack.chromium import fetch_chromium
@@ -218,6 +219,38 @@ def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
         assert page.faults() == []
     finally:
         (page.site.pipelines / "orders.yaml").unlink(missing_ok=True)
+
+
+@pytest.mark.extended
+def test_editor_shows_changed_lines_before_saving_and_marks_mistakes(page: Page) -> None:
+    file = page.site.pipelines / "page.yaml"
+    before = file.read_text()
+    page.open("pipelines/page/settings")
+    text = page.find("textarea")
+    page.click("button", "Save")
+    page.find("[role=note]", "no changes to save")
+    text.send_keys(Keys.CONTROL, Keys.END)
+    text.send_keys("owner: an editor")
+    page.click("button", "Save")
+    assert page.find("dialog ins").text == "+ owner: an editor"
+    page.shot("editor-changes")
+    assert page.faults() == []
+    page.click("dialog button", "Back")
+    assert file.read_text() == before
+    page.click("button", "Save")
+    page.click("dialog button", "Save")
+    page.find("#toasts", "Saved")
+    assert file.read_text() == f"{before}owner: an editor"
+    text.send_keys(Keys.ENTER, "retires: 3")
+    page.click("button", "Save")
+    page.click("dialog button", "Save")
+    page.find(".problem", "unknown key 'retires' (did you mean 'retries'?)")
+    assert len(page.browser.find_elements(By.CSS_SELECTOR, ".editor .marks i")) == 1
+    page.shot("editor-mistake")
+    assert page.faults() == []
+    page.click(".problem button", f"Go to line {len(before.splitlines()) + 2}")
+    assert page.browser.execute_script("return getSelection().toString()") == "retires: 3"
+    file.write_text(before)
 
 
 @pytest.mark.extended
