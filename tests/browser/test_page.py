@@ -254,6 +254,29 @@ def test_editor_shows_changed_lines_before_saving_and_marks_mistakes(page: Page)
 
 
 @pytest.mark.extended
+def test_editor_suggests_settings_and_checks_the_text_before_it_is_saved(page: Page) -> None:
+    page.open("new")
+    text = page.find("textarea")
+    text.send_keys(Keys.CONTROL, Keys.END)
+    text.send_keys("stat")
+    assert page.find("[role=option][aria-selected=true] code").text == "statements"
+    page.shot("editor-suggestions")
+    assert page.faults() == []
+    text.send_keys(Keys.ENTER, Keys.ARROW_DOWN, Keys.ENTER)
+    assert (text.get_property("value") or "").endswith("\nstatements: publish")
+    text.send_keys(Keys.ENTER, "topics:", Keys.ENTER)
+    page.click("button", "Check")
+    page.find(".problem", "key topics is repeated")
+    text.send_keys(*[Keys.BACKSPACE] * len("topics:\n  "))
+    page.click("button", "Check")
+    page.find(".findings", "A run would fail. ")
+    page.find(".findings li", "'shop.*', and no table of the source")
+    page.shot("editor-check")
+    assert page.faults() == []
+    assert not (page.site.pipelines / "orders.yaml").exists()
+
+
+@pytest.mark.extended
 def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits_for(page: Page) -> None:
     page.open("pipelines/page/history")
     page.click(".actions button", "Pause")

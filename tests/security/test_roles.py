@@ -27,6 +27,7 @@ LIMITED = "of another pipeline"
 BODIES = {
     "/pipelines": {"yaml": "name: [\n"},
     "/pipelines/{name}": {"yaml": "name: [\n"},
+    "/check": {"yaml": "name: [\n"},
     "/seek/plan": {"to": "latest"},
     "/seek": {"to": "latest", "why": "a test"},
     "/backfill/plan": {"from_file": "binlog.000001"},

@@ -6,6 +6,7 @@ import { tabBar } from "./detail.js";
 import { dialog } from "./dialogs.js";
 import { changesOf, shortened } from "./diff.js";
 import { el, loading, problem, toast } from "./dom.js";
+import { suggest } from "./suggest.js";
 import { lineOf } from "./yaml.js";
 
 // The warnings of the pipeline that was just created, for its own view of settings.
@@ -17,18 +18,22 @@ export async function editor(main, alive, name) {
   main.replaceChildren(loading("the settings"));
   const isNew = name === null;
   const path = isNew ? "pipelines" : `pipelines/${encodeURIComponent(name)}`;
+  const schema = get("settings-schema").catch(() => null); // without it nothing is suggested
   const start = isNew ? { value: template(await get("pipelines?live=false")), etag: null } : await call("GET", path);
+  const known = await schema;
   if (!alive()) return;
   const { yaml, bundle } = start.value;
   const field = codeField("The pipeline's YAML", yaml);
   field.text.readOnly = Boolean(bundle);
+  const { box, open } = known && !bundle ? suggest(field, known) : {};
   const message = el("div", { class: "stack" }, notes(name, start.value));
   const pipeline = { name, path, etag: start.etag, before: field.text.value };
   const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: () => during(save, () => (isNew ? create(pipeline, field, message) : change(pipeline, field, message))) }, isNew ? "Create" : "Save…");
+  const check = el("button", { disabled: Boolean(bundle), onclick: () => during(check, () => examine(pipeline, field, message)) }, "Check");
   const remove = isNew ? null : el("button", { class: "danger apart", disabled: Boolean(bundle), onclick: () => during(remove, () => destroy(pipeline, message)) }, "Delete");
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
-    el("h1", {}, isNew ? "New pipeline" : name), isNew ? null : tabBar(name, "settings"), message, el("div", { class: "card" }, field.box), el("div", { class: "row" }, save, remove)));
+    el("h1", {}, isNew ? "New pipeline" : name), isNew ? null : tabBar(name, "settings"), message, el("div", { class: "card" }, field.box, box), el("div", { class: "row" }, save, check, open, remove)));
 }
 
 function notes(name, { note: text, bundle }) {
@@ -77,6 +82,34 @@ async function change(pipeline, field, message) {
   } catch (error) {
     refuse(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error, field, message);
   }
+}
+
+// Show what `changefeed check` finds. The text is not saved.
+async function examine({ path }, field, message) {
+  message.replaceChildren(el("p", { class: "soft", role: "status" }, "Reading the servers…"));
+  try {
+    const { value } = await call("POST", `${path}/check`, { yaml: field.text.value });
+    const failures = value.lines.filter(({ level }) => level === "FAIL").map(({ text }) => text.replace(/^\w+: /, ""));
+    const lines = failures.flatMap((text) => linesOf(text, field.text.value.split("\n")));
+    field.mark([...new Set(lines)]);
+    message.replaceChildren(findings(value));
+  } catch (error) {
+    refuse("Refused", error, field, message);
+  }
+}
+
+const LEVELS = { FAIL: ["bad", "fails"], WARN: ["warn", "warning"], OK: ["good", "ok"] };
+
+// The findings of a check: failures and warnings, and the others in a closed list.
+function findings({ lines, summary }) {
+  const item = ({ level, text }) => el("li", {}, el("span", { class: `badge ${LEVELS[level][0]}` }, LEVELS[level][1]), el("span", {}, text));
+  const of = (...levels) => levels.flatMap((level) => lines.filter((one) => one.level === level));
+  const [shown, fine] = [of("FAIL", "WARN"), of("OK")];
+  const result = of("FAIL").length ? "A run would fail." : shown.length ? "A run would succeed, with warnings." : "A run would succeed.";
+  return el("section", { class: "card findings", "aria-label": "Check" },
+    el("p", { role: "status" }, el("strong", {}, result), ` ${summary}. Nothing is saved.`),
+    shown.length ? el("ul", {}, shown.map(item)) : null,
+    fine.length ? el("details", {}, el("summary", {}, fine.length === 1 ? "1 finding without a problem" : `${fine.length} findings without a problem`), el("ul", {}, fine.map(item))) : null);
 }
 
 async function destroy({ name, path, etag }, message) {

@@ -7,24 +7,25 @@ const BLOCK_TEXT = /^[|>][-+\d]*\s*(#.*)?$/;
 export const unquoted = (text) => (/^(["']).*\1$/.test(text) ? text.slice(1, -1) : text);
 
 // The settings of the lines before `until`, by line: [{ line, path }]. `path` has keys, and the numbers of list entries.
-// `open` has the settings that the next line may continue, the outermost first: [{ indent, part, item }].
+// `open` has the settings that the next line may continue, the outermost first: [{ indent, part, item }]. `block` is the
+// indentation of the key whose block of text may go on, or null.
 export function read(lines, until = lines.length) {
   const open = [];
   const settings = [];
-  let text = null; // indentation of the key whose block of text is being skipped
+  let block = null;
   for (const [line, whole] of lines.slice(0, until).entries()) {
     const indent = whole.search(/\S/);
     if (indent < 0 || whole[indent] === "#") continue;
-    if (text !== null && indent > text) continue;
+    if (block !== null && indent > block) continue;
     const at = enter(open, whole, indent);
-    text = BLOCK_TEXT.test(at.rest) ? at.indent : null;
+    block = BLOCK_TEXT.test(at.rest) ? at.indent : null;
     settings.push({ line, path: open.map(({ part }) => part) });
   }
-  return { open, settings };
+  return { open, settings, block };
 }
 
 // Changes `open` from the settings before the line to those at its end. Returns what follows the last key or dash: `rest`,
-// which begins at column `column`, with `indent`, the column of this key or dash.
+// which begins at column `column`, with `indent`, the column of this key or dash, and `key`, whether a key was read.
 export function enter(open, whole, start) {
   let column = start;
   let indent = start;
@@ -48,7 +49,7 @@ export function enter(open, whole, start) {
     rest = whole.slice(column);
   }
   const blank = rest.search(/\S|$/);
-  return { indent, column: column + blank, rest: rest.slice(blank) };
+  return { indent, column: column + blank, rest: rest.slice(blank), key: Boolean(key) };
 }
 
 // The number, from 0, of the line of a setting with a dotted name, as in `source.server_ids`; -1 if the text has none. An
@@ -57,4 +58,54 @@ export function lineOf(lines, name) {
   const named = ({ path }) => path.filter((part) => typeof part === "string").join(".");
   const { settings } = read(lines);
   return (settings.find((one) => named(one) === name) || { line: -1 }).line;
+}
+
+const COMMENT = /(^|\s)#/;
+
+// What is being written at a position of the text: { path, kind, word, from, flow }, or null where nothing can be offered.
+// `kind` is "value" after a key's colon, and otherwise "key"; `path` has the settings around it, `word` is its begin, which
+// is at `from` in the text. `flow` says that it is within { } or [ ].
+export function placeAt(text, at) {
+  const lines = text.slice(0, at).split("\n");
+  const whole = lines.pop();
+  const { open, block } = read(lines);
+  const start = whole.search(/\S|$/);
+  if (COMMENT.test(whole) || (block !== null && start > block)) return null;
+  const { rest, key } = enter(open, whole, start);
+  if (key && whole.endsWith(":")) return null; // a space is missing
+  const flow = /^[{[]/.test(rest) ? within(rest) : { parts: [], word: rest, kind: key ? "value" : "key", inside: false };
+  if (!flow || /[\s:{}[\]]/.test(flow.word.trimEnd())) return null;
+  return { path: [...open.map(({ part }) => part), ...flow.parts], kind: flow.kind, word: flow.word.replace(/^["']/, ""), from: at - flow.word.length, flow: flow.inside };
+}
+
+// The same within the { } and [ ] of one line; null after their end.
+function within(text) {
+  const frames = [];
+  let token = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const one = text[at];
+    if (one === '"' || one === "'") {
+      const end = text.indexOf(one, at + 1);
+      if (end < 0) break;
+      at = end;
+    } else if (one === "{" || one === "[") {
+      frames.push(one === "{" ? { key: null } : { index: 0 });
+      token = at + 1;
+    } else if (one === "}" || one === "]") {
+      frames.pop();
+      if (!frames.length) return null;
+      token = at + 1;
+    } else if (one === "," && frames.length) {
+      const frame = frames.at(-1);
+      if ("index" in frame) frame.index += 1;
+      else frame.key = null;
+      token = at + 1;
+    } else if (one === ":" && text[at + 1] === " " && frames.at(-1).key === null) {
+      frames.at(-1).key = unquoted(text.slice(token, at).trim());
+      token = at + 1;
+    }
+  }
+  const last = frames.at(-1);
+  const parts = frames.map(({ key, index }) => key ?? index).filter((part) => part !== undefined && part !== null);
+  return { parts, word: text.slice(token).trimStart(), kind: last.key === null ? "key" : "value", inside: true };
 }

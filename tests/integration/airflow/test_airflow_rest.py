@@ -85,6 +85,25 @@ def test_pipeline_shows_its_state_and_lag(rest: Site) -> None:
 
 
 @pytest.mark.extended
+def test_check_reads_the_servers_of_a_pipeline_that_is_not_saved(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        new = client.post(f"{API}/pipelines/check", json={"yaml": yaml_of("made", "topics: {partitions: 2}\n")})
+        assert new.status_code == 422, "a repeated key"
+        new = client.post(f"{API}/pipelines/check", json={"yaml": yaml_of("made")})
+        replicas = yaml_of("rest").replace("partitions: 2", "partitions: 2\n  replication_factor: 3")
+        changed = client.post(f"{API}/pipelines/rest/check", json={"yaml": replicas})
+        assert not (rest.pipelines / "made.yaml").exists()
+        assert (rest.pipelines / "rest.yaml").read_text() != replicas
+    assert (new.status_code, new.json()["complete"]) == (200, True), new.text
+    shown = "\n".join(new.json()["right"])
+    assert [
+        words for words in ("1 tables: rest.t", "next run:", "a message of a made-up row") if words not in shown
+    ] == []
+    assert any("both write 'rest.t'" in text for text in new.json()["wrong"]), "pipeline rest does"
+    assert any("replication_factor" in text for text in changed.json()["wrong"]), changed.text
+
+
+@pytest.mark.extended
 def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Site) -> None:
     with rest.client("ulf") as client:
         created = client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")})
