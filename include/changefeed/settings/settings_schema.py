@@ -34,7 +34,8 @@ def settings_schema() -> dict[str, Any]:
     Checks of several keys together are not in it.
     """
     schema = Pipeline.model_json_schema()
-    for model in {Pipeline, FormatChoice, *_sections(Pipeline)}:
+    models: set[type[BaseModel]] = {Pipeline, FormatChoice, *_sections(Pipeline)}
+    for model in models:
         described = schema if model is Pipeline else schema["$defs"].get(model.__name__, {})
         for name, text in field_texts(model).items():
             key = model.model_fields[name].alias or name
