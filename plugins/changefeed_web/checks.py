@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException
 from fastapi.concurrency import run_in_threadpool
@@ -27,6 +27,8 @@ router = APIRouter(tags=["pipelines"])
 
 CHECK_SECONDS = 30.0
 """How long a request waits for the servers. A check that takes longer ends after its current part."""
+
+_Result = TypeVar("_Result")
 
 _threads = ThreadPoolExecutor(slots.CHECKS, "changefeed-check")
 
@@ -78,6 +80,16 @@ def _changed(name: str, text: str, user: Any) -> Pipeline:
         raise not_in_folder(name, error) from None
 
 
+async def run_bounded(work: Callable[[], _Result]) -> Future[_Result]:
+    """Run ``work`` in a thread of checks, and wait until it is done, at most `CHECK_SECONDS`."""
+    started = _threads.submit(work)
+    waiting = asyncio.wrap_future(started)
+    await asyncio.wait([waiting], timeout=CHECK_SECONDS)
+    if waiting.done():
+        waiting.exception()  # the caller gets it from ``started``; else asyncio would log it
+    return started
+
+
 async def _check(pipeline: Pipeline, user: Any) -> dict[str, Any]:
     report, stop = Report(pipeline.name), threading.Event()
 
@@ -89,8 +101,7 @@ async def _check(pipeline: Pipeline, user: Any) -> dict[str, Any]:
                 report.add(finding)
 
     async with slots.checking(pipeline.source.connection):
-        work = _threads.submit(collect)
-        await asyncio.wait([asyncio.wrap_future(work)], timeout=CHECK_SECONDS)
+        work = await run_bounded(collect)
     stop.set()
     complete = work.done()
     if complete:

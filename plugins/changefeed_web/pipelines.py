@@ -207,13 +207,21 @@ def _describe_both(text: BundledPipeline) -> str:
     )
 
 
-def rules_of(user: Any) -> Rules:
-    """The check of pipeline files that ``user`` writes over REST, by the user's permissions."""
-    site = load_site()
-    editor = Editor(
+def require_combination(user: Any, new: Pipeline) -> None:
+    """Raise SettingsError unless ``user`` may create a pipeline like ``new``, with its connections."""
+    check_rest_settings(new, None, load_pipelines()[0], load_site(), _editor(user))
+
+
+def _editor(user: Any) -> Editor:
+    return Editor(
         may_edit=lambda name: has_permission(user, "PUT", ingest_dag_id(name)),
         may_edit_connection=lambda connection_id: may_edit_connection(user, connection_id),
     )
+
+
+def rules_of(user: Any) -> Rules:
+    """The check of pipeline files that ``user`` writes over REST, by the user's permissions."""
+    site, editor = load_site(), _editor(user)
 
     def check(new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline]) -> None:
         if old is None and (text := bundled_pipeline(new.name)) is not None:

@@ -208,7 +208,7 @@ def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
 @pytest.mark.extended
 def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
     page.open("new")
-    yaml = page.find("textarea").get_attribute("value") or ""
+    yaml = page.find("textarea.code").get_attribute("value") or ""
     assert "connection: kafka_shop" in yaml
     page.shot("new-pipeline")
     try:
@@ -256,7 +256,7 @@ def test_editor_shows_changed_lines_before_saving_and_marks_mistakes(page: Page)
 @pytest.mark.extended
 def test_editor_suggests_settings_and_checks_the_text_before_it_is_saved(page: Page) -> None:
     page.open("new")
-    text = page.find("textarea")
+    text = page.find("textarea.code")
     text.send_keys(Keys.CONTROL, Keys.END)
     text.send_keys("stat")
     assert page.find("[role=option][aria-selected=true] code").text == "statements"
@@ -274,6 +274,30 @@ def test_editor_suggests_settings_and_checks_the_text_before_it_is_saved(page: P
     page.shot("editor-check")
     assert page.faults() == []
     assert not (page.site.pipelines / "orders.yaml").exists()
+
+
+@pytest.mark.extended
+def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page) -> None:
+    page.open("new")
+    text = page.find("textarea.code")
+    name = page.find("[name=name]")
+    name.clear()
+    name.send_keys("answered", Keys.TAB)
+    page.click("button", "Test the connections")
+    row = page.find("section[aria-label='Tables of the source'] tr", "page.customers").text
+    assert row.endswith("id")
+    page.click("[data-box='page.customers']")
+    wait_until(lambda: '["shop.*", "page.customers"]' in (text.get_property("value") or ""), "it is captured", WAIT)
+    assert (text.get_property("value") or "").startswith("name: answered\n")
+    page.shot("new-pipeline-tables")
+    assert page.faults() == []
+    text.send_keys("# edited")
+    page.click("[data-box='page.orders']")
+    page.find(".notice", "The YAML was edited")
+    assert "page.orders" not in (text.get_property("value") or "")
+    page.click("button", "Replace the YAML")
+    wait_until(lambda: "page.orders" in (text.get_property("value") or ""), "it is replaced", WAIT)
+    assert page.faults() == []
 
 
 @pytest.mark.extended
@@ -523,7 +547,7 @@ VIEWS: dict[str, Callable[[Page], object]] = {
     "pipelines/page/runs": lambda page: page.find("section[aria-label=Runs] tr", "published"),
     "pipelines/page/history": lambda page: page.find("section[aria-label=Snapshots]", "None yet"),
     "pipelines/page/settings": lambda page: page.find("textarea"),
-    "new": lambda page: page.find("textarea"),
+    "new": lambda page: page.find("textarea.code"),
     "pipelines/nosuch": lambda page: page.find("main", "Not found"),
 }
 

@@ -7,6 +7,7 @@ import { dialog } from "./dialogs.js";
 import { changesOf, shortened } from "./diff.js";
 import { el, loading, problem, toast } from "./dom.js";
 import { suggest } from "./suggest.js";
+import { wizard } from "./wizard.js";
 import { lineOf } from "./yaml.js";
 
 // The warnings of the pipeline that was just created, for its own view of settings.
@@ -26,6 +27,7 @@ export async function editor(main, alive, name) {
   const field = codeField("The pipeline's YAML", yaml);
   field.text.readOnly = Boolean(bundle);
   const { box, open } = known && !bundle ? suggest(field, known) : {};
+  const { form, picker } = isNew ? wizard(field, start.value.offered, formatsOf(known)) : {};
   const message = el("div", { class: "stack" }, notes(name, start.value));
   const pipeline = { name, path, etag: start.etag, before: field.text.value };
   const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: () => during(save, () => (isNew ? create(pipeline, field, message) : change(pipeline, field, message))) }, isNew ? "Create" : "Save…");
@@ -33,7 +35,8 @@ export async function editor(main, alive, name) {
   const remove = isNew ? null : el("button", { class: "danger apart", disabled: Boolean(bundle), onclick: () => during(remove, () => destroy(pipeline, message)) }, "Delete");
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
-    el("h1", {}, isNew ? "New pipeline" : name), isNew ? null : tabBar(name, "settings"), message, el("div", { class: "card" }, field.box, box), el("div", { class: "row" }, save, check, open, remove)));
+    el("h1", {}, isNew ? "New pipeline" : name), isNew ? null : tabBar(name, "settings"), message,
+    el("div", { class: isNew ? "beside" : null }, form, el("div", { class: "card" }, field.box, box)), picker, el("div", { class: "row" }, save, check, open, remove)));
 }
 
 function notes(name, { note: text, bundle }) {
@@ -93,6 +96,7 @@ async function examine({ path }, field, message) {
     const lines = failures.flatMap((text) => linesOf(text, field.text.value.split("\n")));
     field.mark([...new Set(lines)]);
     message.replaceChildren(findings(value));
+    message.scrollIntoView({ block: "nearest" });
   } catch (error) {
     refuse("Refused", error, field, message);
   }
@@ -129,6 +133,7 @@ function refuse(title, error, field, message) {
   field.mark(lines);
   const links = lines.map((line) => el("button", { onclick: () => field.go(line) }, `Go to line ${line + 1}`));
   message.replaceChildren(problem(title, error.message, links.length ? el("div", { class: "row" }, links) : ""));
+  message.scrollIntoView({ block: "nearest" });
 }
 
 // The lines, as numbers from 0, whose numbers or settings an error names.
@@ -163,9 +168,10 @@ function agrees(name, before, after) {
   });
 }
 
-// The settings of a new pipeline: the server's template, and the other connections that this user may combine.
-function template({ connections: offered, template: text }) {
+const formatsOf = (schema) => (schema ? schema.$defs.FormatChoice.anyOf[0].enum : ["debezium", "flat", "avro"]);
+
+// The settings of a new pipeline: the server's template, and the connections that this user may combine.
+function template({ connections: offered, template: yaml }) {
   const missing = offered.length ? null : "You may only name connections that you may edit in Airflow (Admin, Connections). For others, the administrator lists them in connections of the site file, which the variable CHANGEFEED_SITE names.";
-  const others = offered.slice(1).map((each) => `# or: ${each.source} with ${each.kafka}\n`).join("");
-  return { note: missing, yaml: `${others}${text}` };
+  return { note: missing, yaml, offered };
 }

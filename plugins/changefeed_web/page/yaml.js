@@ -60,6 +60,17 @@ export function lineOf(lines, name) {
   return (settings.find((one) => named(one) === name) || { line: -1 }).line;
 }
 
+// The text after the colon of a setting on one line, without its comment; "" if there is none.
+function restOf(text, name) {
+  const lines = text.split("\n");
+  const line = lineOf(lines, name);
+  return line < 0 ? "" : lines[line].replace(/^[^:]*:\s*/, "").replace(/\s+#.*$/, "").trim();
+}
+
+// The value of a setting that is a word or a quoted text, and the quoted texts of a list on one line.
+export const scalarOf = (text, name) => unquoted(restOf(text, name));
+export const wordsOf = (text, name) => [...restOf(text, name).matchAll(/"([^"]*)"|([^\s,[\]"]+)/g)].map(([, quoted, bare]) => quoted ?? bare);
+
 const COMMENT = /(^|\s)#/;
 
 // What is being written at a position of the text: { path, kind, word, from, flow }, or null where nothing can be offered.

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from fastapi import HTTPException
 
-from changefeed.errors import SettingsError
+from changefeed.errors import BrokerUnavailableError, SettingsError
 from changefeed.operations import check as check_module
 from changefeed.operations.check import CheckScope
 from changefeed.operations.finding import Finding, fail, ok
 from changefeed.settings.file import parse_pipeline
+from changefeed.settings.new_pipeline import NO_SCHEDULE, NewPipeline
 from changefeed.settings.pipeline import Pipeline
-from changefeed_web import access, checks, pipelines
+from changefeed_web import access, checks, editing, pipelines
 from changefeed_web.bodies import PipelineBody
 
 YAML = "name: {name}\nsource: {{connection: {source}}}\nkafka: {{connection: {kafka}}}\n"
@@ -183,3 +184,83 @@ def test_check_ends_after_its_time_and_shows_what_it_found(
     assert "did not answer within 0.1 seconds" in answer["lines"][1]["text"]
     goes_on.set()
     assert ended.wait(10), "the check ends after its current part"
+
+
+def read_servers(source: str, kafka: str, checkpoint: str | None = None) -> dict[str, Any]:
+    body = editing.Connections(source=source, kafka=kafka, checkpoint=checkpoint)
+    return asyncio.run(editing.read_servers(body, "ulf"))
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The connections that were used."""
+    used: list[str] = []
+
+    def source(pipeline: Pipeline) -> dict[str, Any]:
+        used.append(pipeline.source.connection)
+        return {"text": "db1", "tables": [], "more": False}
+
+    def kafka(pipeline: Pipeline) -> dict[str, Any]:
+        used.append(pipeline.kafka.connection)
+        raise BrokerUnavailableError("kafka1:9092 cannot be reached")
+
+    monkeypatch.setattr(editing, "_read_source", source)
+    monkeypatch.setattr(editing, "_read_kafka", kafka)
+    return used
+
+
+def test_new_pipelines_servers_are_tested_separately(
+    folder: Path, rights: set[tuple[str, str]], servers: list[str]
+) -> None:
+    assert folder
+    rights.add(ALL)
+    answer = read_servers("mysql_shop", "kafka_shop")
+    assert (answer["source"]["problem"], answer["kafka"]["problem"]) == (None, "kafka1:9092 cannot be reached")
+    assert sorted(servers) == ["kafka_shop", "mysql_shop"]
+
+
+@pytest.mark.parametrize(
+    ("source", "kafka", "checkpoint"),
+    [
+        ("mysql_theirs", "kafka_theirs", None),
+        ("mysql_shop", "kafka_theirs", None),
+        ("mysql_theirs", "kafka_shop", None),
+        ("mysql_shop", "kafka_shop", "airflow_db"),
+        ("mysql://root@db1", "kafka_shop", None),
+    ],
+)
+def test_new_pipelines_servers_are_those_that_its_user_may_combine(
+    folder: Path, rights: set[tuple[str, str]], servers: list[str], source: str, kafka: str, checkpoint: str | None
+) -> None:
+    assert folder
+    rights |= {ALL, *MINE}
+    with pytest.raises(SettingsError):
+        read_servers(source, kafka, checkpoint)
+    assert servers == []
+
+
+def test_tables_of_a_source_whose_columns_a_pipeline_hides_are_not_listed(
+    folder: Path, rights: set[tuple[str, str]], servers: list[str]
+) -> None:
+    """Not even to the editors of that pipeline, as a new pipeline of all its tables would show the columns."""
+    rights |= {ALL, ("PUT", "changefeed_ingest__theirs")}
+    theirs = folder / "theirs.yaml"
+    assert read_servers("mysql_theirs", "kafka_theirs")["source"]["text"] == "db1"
+    servers.clear()
+    theirs.write_text(f"{theirs.read_text()}columns: {{exclude: ['shop.customers.iban']}}\n")
+    with pytest.raises(SettingsError, match="hides columns"):
+        read_servers("mysql_theirs", "kafka_theirs")
+    assert servers == []
+
+
+def test_new_pipelines_yaml_is_that_of_init_with_its_mistake(rights: set[tuple[str, str]]) -> None:
+    answers = {"name": "shop", "source": "m", "kafka": "k", "tables": ["shop.*"]}
+    with pytest.raises(HTTPException):
+        editing.write_yaml(editing.Answers(**answers), "ulf")
+    rights.add(ALL)
+    written = editing.write_yaml(editing.Answers(**answers), "ulf")
+    new = NewPipeline("shop", "m", "k", ("shop.*",))
+    assert written == {"yaml": new.yaml(), "problem": None}
+    wrong = editing.write_yaml(editing.Answers(**answers, format="avro", schedule=NO_SCHEDULE), "ulf")
+    assert "schedule: null" in wrong["yaml"]
+    assert "needs a schema registry" in wrong["problem"]
