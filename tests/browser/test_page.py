@@ -266,7 +266,7 @@ def test_editor_suggests_settings_and_checks_the_text_before_it_is_saved(page: P
     assert (text.get_property("value") or "").endswith("\nstatements: publish")
     text.send_keys(Keys.ENTER, "topics:", Keys.ENTER)
     page.click("button", "Check")
-    page.find(".problem", "key topics is repeated")
+    page.find(".problem", "is repeated")
     text.send_keys(*[Keys.BACKSPACE] * len("topics:\n  "))
     page.click("button", "Check")
     page.find(".findings", "A run would fail. ")
