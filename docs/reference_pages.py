@@ -21,10 +21,8 @@ from pydantic import BaseModel
 from reference_text import (
     code,
     default_of,
-    prose,
     sentence,
     table,
-    texts_below,
     type_of,
     value_of,
     with_descriptions,
@@ -50,11 +48,10 @@ from changefeed.formats.registry import DEFAULT_FORMAT, OWN, WITH_SCHEMA_REGISTR
 from changefeed.kafka import bad_record
 from changefeed.records import block
 from changefeed.settings.column_settings import SecretSettings
-from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.outbox_settings import OPTIONS as OUTBOX_OPTIONS
 from changefeed.settings.outbox_settings import OutboxSettings
 from changefeed.settings.pipeline_settings import PipelineSettings, ValueSettings
-from changefeed.settings.section import Section
+from changefeed.settings.settings_schema import field_texts, prose, section_of, texts_below
 from changefeed.settings.site import SITE_VARIABLE, Site
 from changefeed.settings.yaml_file import RENAMED_KEYS
 from changefeed_web import access, metrics
@@ -140,7 +137,7 @@ def _sections(model: type[BaseModel], path: str, title: str, links: Mapping[str,
     rows, below = [], []
     for name, field in model.model_fields.items():
         key = f"{path}{field.alias or name}"
-        inner = _section_of(field.annotation)
+        inner = section_of(field.annotation)
         kind = type_of(schema["properties"][field.alias or name], definitions)
         if inner is SecretSettings:
             kind = f"[{kind.replace('section', 'secret')}](#secrets)"
@@ -161,26 +158,8 @@ def _sections(model: type[BaseModel], path: str, title: str, links: Mapping[str,
 
 
 def _field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """By field its description: of `Field`, or the string below the field."""
-    texts: dict[str, str] = {}
-    for owner in reversed(model.__mro__):
-        if issubclass(owner, BaseModel) and owner is not BaseModel:
-            texts |= texts_below(owner)
-    for name, field in model.model_fields.items():
-        if field.description:
-            texts[name] = prose(field.description)
-        elif name not in texts and (section := _section_of(field.annotation)) is not None:
-            texts[name] = prose(section.__doc__)
-    return with_descriptions(
-        f"fields of {model.__name__}", model.model_fields, {n: texts[n] for n in model.model_fields if n in texts}
-    )
-
-
-def _section_of(annotation: Any) -> type[Section] | None:
-    """The section that a field holds: itself, or in a list or a mapping; None for a field of another kind."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return None if annotation is FormatChoice else annotation
-    return next(filter(None, map(_section_of, get_args(annotation))), None)
+    """By field its description; raises ValueError for a field without one."""
+    return with_descriptions(f"fields of {model.__name__}", model.model_fields, field_texts(model))
 
 
 def _anchor(key: str) -> str:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -29,25 +24,6 @@ def _cell(text: str) -> str:
 def code(text: object) -> str:
     """``text`` as code; nothing for an empty one."""
     return f"`{text}`" if text != "" else ""
-
-
-def prose(text: str | None) -> str:
-    """A docstring's text as Markdown: ``name`` is `name` there."""
-    return inspect.cleandoc(text or "").replace("``", "`")
-
-
-def texts_below(owner: ModuleType | type) -> dict[str, str]:
-    """The string below each assignment in a module or a class, by the assigned name."""
-    parsed = ast.parse(textwrap.dedent(inspect.getsource(owner)))
-    body = parsed.body[0].body if isinstance(owner, type) else parsed.body  # type: ignore[attr-defined]
-    texts: dict[str, str] = {}
-    for statement, after in pairwise(body):
-        target: ast.expr | None = statement.target if isinstance(statement, ast.AnnAssign) else None
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-        if isinstance(target, ast.Name) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            texts[target.id] = prose(str(after.value.value))
-    return texts
 
 
 def with_descriptions(what: str, names: Collection[str], texts: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from fastapi.staticfiles import StaticFiles
 
 from changefeed.errors import BinlogGoneError, ChangefeedError, CheckpointError, RetryableError, TerminalError
 from changefeed.settings.site import load_site
-from changefeed_web import actions, history, metrics, pipelines, records
+from changefeed_web import actions, checks, editing, history, metrics, pipelines, records
 from changefeed_web.access import GetUserDep
 from changefeed_web.bodies import BoundedBodies
 from changefeed_web.headers import SecurityHeaders
@@ -35,7 +35,7 @@ def create_app() -> FastAPI:
         redoc_url=None,
         openapi_url=None,  # FastAPI's own route requires no login
     )
-    for part in (pipelines, actions, history, records, metrics):
+    for part in (pipelines, checks, editing, actions, history, records, metrics):
         app.include_router(part.router, prefix="/api" if part is not metrics else "")
     app.add_exception_handler(ChangefeedError, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_request)

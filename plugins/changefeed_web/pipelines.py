@@ -149,7 +149,7 @@ async def create_pipeline(body: PipelineBody, user: GetUserDep, response: Respon
 def _create(body: PipelineBody, user: Any) -> PipelineText:
     require_permission(user, "POST", "*", dag_id="changefeed_ingest__*")
     try:
-        text = PipelineFolder(pipelines_folder()).create(body.yaml, _rules(user))
+        text = PipelineFolder(pipelines_folder()).create(body.yaml, rules_of(user))
     except PipelineChangedError as error:
         raise HTTPException(409, str(error)) from None
     write_audit_log(user, "create", text.name, tag=text.tag)
@@ -172,7 +172,7 @@ async def change_pipeline(
 def _change(name: str, body: PipelineBody, user: Any, if_match: str | None) -> PipelineText:
     require_permission(user, "PUT", name)
     text: PipelineText = _change_if_match(
-        name, lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match
+        name, lambda folder, tag: folder.change(name, body.yaml, tag, rules_of(user)), if_match
     )
     write_audit_log(user, "change", name, tag=text.tag)
     readings.expire(name)
@@ -207,13 +207,21 @@ def _describe_both(text: BundledPipeline) -> str:
     )
 
 
-def _rules(user: Any) -> Rules:
-    """The check of pipeline files that ``user`` writes over REST, by the user's permissions."""
-    site = load_site()
-    editor = Editor(
+def require_combination(user: Any, new: Pipeline) -> None:
+    """Raise SettingsError unless ``user`` may create a pipeline like ``new``, with its connections."""
+    check_rest_settings(new, None, load_pipelines()[0], load_site(), _editor(user))
+
+
+def _editor(user: Any) -> Editor:
+    return Editor(
         may_edit=lambda name: has_permission(user, "PUT", ingest_dag_id(name)),
         may_edit_connection=lambda connection_id: may_edit_connection(user, connection_id),
     )
+
+
+def rules_of(user: Any) -> Rules:
+    """The check of pipeline files that ``user`` writes over REST, by the user's permissions."""
+    site, editor = load_site(), _editor(user)
 
     def check(new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline]) -> None:
         if old is None and (text := bundled_pipeline(new.name)) is not None:
@@ -237,16 +245,20 @@ def _change_if_match(name: str, change: Any, if_match: str | None) -> Any:
     try:
         return change(PipelineFolder(pipelines_folder()), if_match.strip().removeprefix("W/").strip('"'))
     except NoSuchPipelineError as error:
-        if (text := bundled_pipeline(name)) is not None:
-            raise HTTPException(
-                409,
-                f"expected a file in the folder of pipelines, found pipeline {name!r} in the DAG bundle "
-                f"{text.bundle!r}. Nothing was changed. Change the file where the bundle gets it from, as in its git "
-                "repository.",
-            ) from None
-        raise HTTPException(404, str(error)) from None
+        raise not_in_folder(name, error) from None
     except PipelineChangedError as error:
         raise HTTPException(412, str(error)) from None
+
+
+def not_in_folder(name: str, error: NoSuchPipelineError) -> HTTPException:
+    """The answer to a change of a pipeline that has no file in the folder: 409 if a bundle has it, else 404."""
+    if (text := bundled_pipeline(name)) is None:
+        return HTTPException(404, str(error))
+    return HTTPException(
+        409,
+        f"expected a file in the folder of pipelines, found pipeline {name!r} in the DAG bundle {text.bundle!r}. "
+        "Nothing was changed. Change the file where the bundle gets it from, as in its git repository.",
+    )
 
 
 async def _file_answer(text: PipelineText, user: Any, response: Response) -> dict[str, Any]:

@@ -22,6 +22,8 @@ Live = Annotated[
 ]
 
 WAIT_SECONDS = 2.0
+CHECKS = 4
+"""The number of checks of pipelines that run at the same time in this process."""
 RETRY_AFTER_SECONDS = 5
 
 
@@ -54,7 +56,7 @@ class Slots:
                 del self._held[key]  # keys come from requests, so their number is unlimited
 
 
-_looks, _plans, _surveys, _writes = Slots(12, 4), Slots(6, 2), Slots(2, 2), Slots(4, 4)
+_looks, _plans, _surveys, _writes, _checks = Slots(12, 4), Slots(6, 2), Slots(2, 2), Slots(4, 4), Slots(CHECKS, 2)
 
 
 async def look(name: str, _: GetUserDep) -> AsyncIterator[None]:
@@ -72,6 +74,11 @@ async def plan(name: str, _: GetUserDep) -> AsyncIterator[None]:
 def looking(name: str) -> AbstractAsyncContextManager[None]:
     """As `look`, for a part of a request."""
     return _looks.hold(name)
+
+
+def checking(source: str) -> AbstractAsyncContextManager[None]:
+    """Holds a slot for the part of a request that checks a pipeline of the connection ``source``."""
+    return _checks.hold(source)
 
 
 def writing() -> AbstractAsyncContextManager[None]:

@@ -22,6 +22,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from devstack.chromium import fetch_chromium
@@ -208,7 +209,7 @@ def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
 @pytest.mark.extended
 def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
     page.open("new")
-    yaml = page.find("textarea").get_attribute("value") or ""
+    yaml = page.find("textarea.code").get_attribute("value") or ""
     assert "connection: kafka_shop" in yaml
     page.shot("new-pipeline")
     try:
@@ -219,6 +220,85 @@ def test_template_of_a_new_pipeline_is_accepted(page: Page) -> None:
         assert page.faults() == []
     finally:
         (page.site.pipelines / "orders.yaml").unlink(missing_ok=True)
+
+
+@pytest.mark.extended
+def test_editor_shows_changed_lines_before_saving_and_marks_mistakes(page: Page) -> None:
+    file = page.site.pipelines / "page.yaml"
+    before = file.read_text()
+    page.open("pipelines/page/settings")
+    text = page.find("textarea")
+    page.click("button", "Save")
+    page.find("[role=note]", "no changes to save")
+    text.send_keys(Keys.CONTROL, Keys.END)
+    text.send_keys("owner: an editor")
+    page.click("button", "Save")
+    assert page.find("dialog ins").text == "+ owner: an editor"
+    page.shot("editor-changes")
+    assert page.faults() == []
+    page.click("dialog button", "Back")
+    assert file.read_text() == before
+    page.click("button", "Save")
+    page.click("dialog button", "Save")
+    page.find("#toasts", "Saved")
+    assert file.read_text() == f"{before}owner: an editor"
+    text.send_keys(Keys.ENTER, "retires: 3")
+    page.click("button", "Save")
+    page.click("dialog button", "Save")
+    page.find(".problem", "unknown key 'retires' (did you mean 'retries'?)")
+    assert len(page.browser.find_elements(By.CSS_SELECTOR, ".editor .marks i")) == 1
+    page.shot("editor-mistake")
+    assert page.faults() == []
+    page.click(".problem button", f"Go to line {len(before.splitlines()) + 2}")
+    assert page.browser.execute_script("return getSelection().toString()") == "retires: 3"
+    file.write_text(before)
+
+
+@pytest.mark.extended
+def test_editor_suggests_settings_and_checks_the_text_before_it_is_saved(page: Page) -> None:
+    page.open("new")
+    text = page.find("textarea.code")
+    text.send_keys(Keys.CONTROL, Keys.END)
+    text.send_keys("stat")
+    assert page.find("[role=option][aria-selected=true] code").text == "statements"
+    page.shot("editor-suggestions")
+    assert page.faults() == []
+    text.send_keys(Keys.ENTER, Keys.ARROW_DOWN, Keys.ENTER)
+    assert (text.get_property("value") or "").endswith("\nstatements: publish")
+    text.send_keys(Keys.ENTER, "topics:", Keys.ENTER)
+    page.click("button", "Check")
+    page.find(".problem", "is repeated")
+    text.send_keys(*[Keys.BACKSPACE] * len("topics:\n  "))
+    page.click("button", "Check")
+    page.find(".findings", "A run would fail. ")
+    page.find(".findings li", "'shop.*', and no table of the source")
+    page.shot("editor-check")
+    assert page.faults() == []
+    assert not (page.site.pipelines / "orders.yaml").exists()
+
+
+@pytest.mark.extended
+def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page) -> None:
+    page.open("new")
+    text = page.find("textarea.code")
+    name = page.find("[name=name]")
+    name.clear()
+    name.send_keys("answered", Keys.TAB)
+    page.click("button", "Test the connections")
+    row = page.find("section[aria-label='Tables of the source'] tr", "page.customers").text
+    assert row.endswith("id")
+    page.click("[data-box='page.customers']")
+    wait_until(lambda: '["shop.*", "page.customers"]' in (text.get_property("value") or ""), "it is captured", WAIT)
+    assert (text.get_property("value") or "").startswith("name: answered\n")
+    page.shot("new-pipeline-tables")
+    assert page.faults() == []
+    text.send_keys("# edited")
+    page.click("[data-box='page.orders']")
+    page.find(".notice", "The YAML was edited")
+    assert "page.orders" not in (text.get_property("value") or "")
+    page.click("button", "Replace the YAML")
+    wait_until(lambda: "page.orders" in (text.get_property("value") or ""), "it is replaced", WAIT)
+    assert page.faults() == []
 
 
 @pytest.mark.extended
@@ -495,7 +575,7 @@ VIEWS: dict[str, Callable[[Page], object]] = {
     "pipelines/page/runs": lambda page: page.find("section[aria-label=Runs] tr", "published"),
     "pipelines/page/history": lambda page: page.find("section[aria-label=Snapshots]", "None yet"),
     "pipelines/page/settings": lambda page: page.find("textarea"),
-    "new": lambda page: page.find("textarea"),
+    "new": lambda page: page.find("textarea.code"),
     "pipelines/nosuch": lambda page: page.find("main", "Not found"),
 }
 

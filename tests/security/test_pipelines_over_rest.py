@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,9 @@ def test_settings_naming_code_files_or_hosts_are_refused_over_rest(attacked: Sit
             headers={"If-Match": seen.headers["ETag"]},
         )
         assert (created.status_code, changed.status_code) == (422, 422), created.text + changed.text
+        for refused, path in ((created, API), (changed, f"{API}/attacked")):
+            checked = client.post(f"{path}/check", json={"yaml": json.loads(refused.request.content)["yaml"]})
+            assert (checked.status_code, checked.json()["detail"]) == (422, refused.json()["detail"])
         assert client.get(f"{API}/attacked").headers["ETag"] == seen.headers["ETag"]
     assert {path.name for path in attacked.pipelines.glob("*.yaml")} == files
 

@@ -27,6 +27,9 @@ LIMITED = "of another pipeline"
 BODIES = {
     "/pipelines": {"yaml": "name: [\n"},
     "/pipelines/{name}": {"yaml": "name: [\n"},
+    "/new-pipeline/yaml": {"name": "new", "source": "m", "kafka": "k", "tables": ["*.*"]},
+    "/new-pipeline/servers": {"source": "m", "kafka": "k"},
+    "/check": {"yaml": "name: [\n"},
     "/seek/plan": {"to": "latest"},
     "/seek": {"to": "latest", "why": "a test"},
     "/backfill/plan": {"from_file": "binlog.000001"},

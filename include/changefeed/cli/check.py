@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,7 +24,7 @@ from changefeed.cli.app import (
 )
 from changefeed.errors import ChangefeedError
 from changefeed.model.connection import from_environment
-from changefeed.operations.finding import Finding, Level, fail, ok, summary, warn
+from changefeed.operations.finding import Finding, Level, Report, fail, ok, summary, warn
 from changefeed.settings.file import load_pipelines
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import load_site
@@ -90,37 +89,6 @@ def _notifiers(pipeline: Pipeline) -> Iterator[Finding]:
             yield ok(f"notifier {settings.notifier}: allowed")
         except ChangefeedError as error:
             yield fail(error)
-
-
-@dataclass(frozen=True)
-class Report:
-    """The findings of a pipeline."""
-
-    pipeline: str
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, finding: Finding) -> None:
-        """Append a finding."""
-        self.findings.append(finding)
-
-    @property
-    def wrong(self) -> list[str]:
-        """The texts of the findings that fail."""
-        return self._texts(Level.FAIL)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values: all lines in order, and by level."""
-        return {
-            "pipeline": self.pipeline,
-            "right": self._texts(Level.OK),
-            "warnings": self._texts(Level.WARN),
-            "wrong": self.wrong,
-            "lines": [{"level": str(finding.level), "text": finding.text} for finding in self.findings],
-            "summary": summary(self.findings),
-        }
-
-    def _texts(self, level: Level) -> list[str]:
-        return [finding.text for finding in self.findings if finding.level is level]
 
 
 def _format_error(error: ChangefeedError) -> str:

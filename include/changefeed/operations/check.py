@@ -47,19 +47,31 @@ _SHOWN = 50
 
 
 @dataclass(frozen=True)
+class CheckScope:
+    """What a check may do besides reading the pipeline's servers."""
+
+    import_functions: bool = True
+    """Whether it imports the pipeline's functions, which are code of the folder of transforms."""
+    show_reasons: bool = True
+    """Whether it shows why tables are parked, which may quote values of rows."""
+
+
+@dataclass(frozen=True)
 class CheckContext:
     """The input of the parts of a check. ``open_store`` raises SettingsError if the store cannot be opened here."""
 
     connections: PipelineConnections
     neighbours: Neighbours
     open_store: Callable[[], CheckpointStore]
+    scope: CheckScope
 
     closing: ExitStack
 
     @cached_property
     def source(self) -> SourceContext:
         """The source, with one session for all parts. Raises as `Session` does."""
-        return SourceContext(self.connections, self.closing.enter_context(self.connections.session()))
+        session = self.closing.enter_context(self.connections.session())
+        return SourceContext(self.connections, session, import_functions=self.scope.import_functions)
 
     @cached_property
     def topics(self) -> dict[str, TopicSettings]:
@@ -76,18 +88,21 @@ Part = Callable[[CheckContext], Iterator[Finding]]
 
 
 def check(
-    connections: PipelineConnections, neighbours: Neighbours, open_store: Callable[[], CheckpointStore]
+    connections: PipelineConnections,
+    neighbours: Neighbours,
+    open_store: Callable[[], CheckpointStore],
+    scope: CheckScope = CheckScope(),
 ) -> Iterator[Finding]:
     """Yield the findings. Stores nothing, and raises nothing: errors are findings.
 
-    ``neighbours`` are all pipelines of the folder.
+    ``neighbours`` are the pipelines of the folder that the reader may see.
 
     An error that stops several parts is yielded once.
     """
     found: set[str] = set()
     unreachable: set[type[ChangefeedError]] = set()
     with ExitStack() as closing:
-        context = CheckContext(connections, neighbours, open_store, closing)
+        context = CheckContext(connections, neighbours, open_store, scope, closing)
         for part in PARTS:
             for finding in _findings(part, context, unreachable):
                 if finding.level is not Level.FAIL or finding.text not in found:
@@ -183,7 +198,7 @@ def _parked_tables(context: CheckContext) -> Iterator[Finding]:
     """Report parked tables, and an error if the pipeline does not park any more."""
     state = last_stable_state(context.connections)
     left_out_tables(context.connections.pipeline, state)
-    for name, text in describe_parked(state).items():
+    for name, text in describe_parked(state, reasons=context.scope.show_reasons).items():
         yield warn(f"{name} is {text}")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from changefeed.errors import ChangefeedError
 
@@ -53,3 +54,34 @@ def summary(findings: Iterable[Finding]) -> str:
     """The number of findings of each level, as a text."""
     counts = Counter(finding.level for finding in findings)
     return ", ".join(f"{counts[level]} {level}" for level in Level)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings of a pipeline."""
+
+    pipeline: str
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, finding: Finding) -> None:
+        """Append a finding."""
+        self.findings.append(finding)
+
+    @property
+    def wrong(self) -> list[str]:
+        """The texts of the findings that fail."""
+        return self._texts(Level.FAIL)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values: all lines in order, and by level."""
+        return {
+            "pipeline": self.pipeline,
+            "right": self._texts(Level.OK),
+            "warnings": self._texts(Level.WARN),
+            "wrong": self.wrong,
+            "lines": [{"level": str(finding.level), "text": finding.text} for finding in self.findings],
+            "summary": summary(self.findings),
+        }
+
+    def _texts(self, level: Level) -> list[str]:
+        return [finding.text for finding in self.findings if finding.level is level]

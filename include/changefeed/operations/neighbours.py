@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import ChangefeedError, TopicError
 from changefeed.model.connection import ConnectionLookup
@@ -21,8 +21,13 @@ class Neighbours:
     possible: for example its server_ids, but not its topics.
     """
 
-    def __init__(self, pipelines: Mapping[str, Pipeline], lookup: ConnectionLookup) -> None:
-        self._all = [PipelineConnections(pipeline, lookup) for pipeline in pipelines.values()]
+    def __init__(
+        self,
+        pipelines: Mapping[str, Pipeline],
+        lookup: ConnectionLookup,
+        connect: Callable[[Pipeline, ConnectionLookup], PipelineConnections] = PipelineConnections,
+    ) -> None:
+        self._all = [connect(pipeline, lookup) for pipeline in pipelines.values()]
         self._topics: dict[str, frozenset[str] | None] = {}
 
     def findings(self, connections: PipelineConnections) -> Iterator[Finding]:

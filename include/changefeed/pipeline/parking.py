@@ -47,10 +47,11 @@ def read_parked(connections: PipelineConnections) -> list[ParkedRecord]:
     return list(parked_tables(last_stable_state(connections)).values())
 
 
-def describe_parked(state: CommitLogState) -> dict[str, str]:
-    """The parked tables, each with a sentence for people."""
+def describe_parked(state: CommitLogState, *, reasons: bool = True) -> dict[str, str]:
+    """The parked tables, each with a sentence for people. ``reasons`` are of errors, and may quote values of rows."""
     return {
-        name: f"parked: its changes from {record.at} on are not published until `changefeed unpark` ({record.reason})"
+        name: f"parked: its changes from {record.at} on are not published until `changefeed unpark`"
+        f"{f' ({record.reason})' if reasons else ''}"
         for name, record in parked_tables(state).items()
     }
 

@@ -72,18 +72,23 @@ class PipelineFolder:
         it.
         """
         with self._lock():
-            created = PipelineText("", text, "pipeline.yaml").pipeline()
-            for path in pipeline_files(self.path):
-                if may_have_name(created.name, path):
-                    raise PipelineChangedError(
-                        f"{path.name} already has pipeline {created.name!r}, or may have it, as it cannot be read. "
-                        "Change that file, or use another name"
-                    )
-            self._check_size(text, None)
-            rules(created, None, load_pipelines(self.path)[0])
+            created = self.check_create(text, rules)
             path = self.path / f"{created.name}.yaml"
             self._write(path, text)
         return PipelineText(created.name, text, path.name)
+
+    def check_create(self, text: str, rules: Rules) -> Pipeline:
+        """The pipeline that `create` would write. Raises what `create` raises, and writes nothing."""
+        created = PipelineText("", text, "pipeline.yaml").pipeline()
+        for path in pipeline_files(self.path):
+            if may_have_name(created.name, path):
+                raise PipelineChangedError(
+                    f"{path.name} already has pipeline {created.name!r}, or may have it, as it cannot be read. "
+                    "Change that file, or use another name"
+                )
+        self._check_size(text, None)
+        rules(created, None, load_pipelines(self.path)[0])
+        return created
 
     def change(self, name: str, text: str, tag: str, rules: Rules) -> PipelineText:
         """Replace the file if it still has the tag ``tag``.
@@ -93,19 +98,30 @@ class PipelineFolder:
         """
         with self._lock():
             path, old = self._find_unchanged(name, tag)
-            new = PipelineText(name, text, path.name).pipeline()
-            if new.name != name:
-                raise SettingsError(
-                    f"{path.name}: the name may not change from {name!r} to {new.name!r}, because it is the key of the "
-                    f"checkpoint. Change it in the folder of pipelines and run `changefeed rename {name} {new.name}` "
-                    "there, which moves the checkpoint; or create another pipeline and delete this one."
-                )
-            self._check_size(text, path)
-            others = load_pipelines(self.path)[0]
-            others.pop(name, None)
-            rules(new, old, others)
+            self._check_change(path, old, text, rules)
             self._write(path, text)
         return PipelineText(name, text, path.name)
+
+    def check_change(self, name: str, text: str, rules: Rules) -> Pipeline:
+        """The pipeline that `change` would write to the current file. Raises what `change` raises, and writes
+        nothing."""
+        path = self._file_of(name)
+        return self._check_change(path, _changeable(path, self._text(name, path)), text, rules)
+
+    def _check_change(self, path: Path, old: Pipeline, text: str, rules: Rules) -> Pipeline:
+        name = old.name
+        new = PipelineText(name, text, path.name).pipeline()
+        if new.name != name:
+            raise SettingsError(
+                f"{path.name}: the name may not change from {name!r} to {new.name!r}, because it is the key of the "
+                f"checkpoint. Change it in the folder of pipelines and run `changefeed rename {name} {new.name}` "
+                "there, which moves the checkpoint; or create another pipeline and delete this one."
+            )
+        self._check_size(text, path)
+        others = load_pipelines(self.path)[0]
+        others.pop(name, None)
+        rules(new, old, others)
+        return new
 
     def delete(self, name: str, tag: str) -> None:
         """Remove the file if it still has the tag ``tag``. Checkpoint, commit log and topics stay."""
@@ -120,9 +136,7 @@ class PipelineFolder:
                 f"pipeline {name!r} was changed by somebody else since it was read (its tag is {current.tag}). Read it "
                 "again, and repeat the change"
             )
-        if path.is_symlink():
-            raise SettingsError(f"{path.name} is a link to {str(path.readlink())!r}: change that file")
-        return path, current.pipeline()
+        return path, _changeable(path, current)
 
     def _check_size(self, text: str, replaced: Path | None) -> None:
         """Raise SettingsError if the folder would have too many files or bytes: Airflow parses all of them within one
@@ -183,3 +197,10 @@ class PipelineFolder:
                 f"the folder of pipelines, {self.path.name!r}, cannot be written: {error.strerror}. Nothing was "
                 "changed. Allow the API server's user to write there, or change the files at their source."
             ) from error
+
+
+def _changeable(path: Path, current: PipelineText) -> Pipeline:
+    """The pipeline of a file that may be changed; raises SettingsError for a link and an invalid file."""
+    if path.is_symlink():
+        raise SettingsError(f"{path.name} is a link to {str(path.readlink())!r}: change that file")
+    return current.pipeline()

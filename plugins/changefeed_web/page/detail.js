@@ -1,6 +1,6 @@
 // One pipeline: its state, windows, topics, tables, schemas, snapshots, backfills, verifications and seeks, and its actions.
 
-import { airflow, call, get, post } from "./api.js";
+import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
@@ -304,55 +304,6 @@ export async function detail(main, alive, name, tab) {
   });
 }
 
-// The warnings of the pipeline that was just created, for its own view of settings.
-let saved = null;
-const warning = (text) => el("p", { class: "notice", role: "status" }, `${text}.`);
-
-export async function yaml(main, alive, name) {
-  main.replaceChildren(loading("the settings"));
-  const isNew = name === null;
-  const path = isNew ? "pipelines" : `pipelines/${encodeURIComponent(name)}`;
-  const start = isNew ? { value: template(await get("pipelines?live=false")), etag: null } : await call("GET", path);
-  if (!alive()) return;
-  let etag = start.etag;
-  const text = el("textarea", { class: "code", spellcheck: "false", "aria-label": "The pipeline's YAML" });
-  text.value = start.value.yaml;
-  const bundle = start.value.bundle;
-  text.readOnly = Boolean(bundle);
-  const warnings = saved && saved.name === name ? saved.warnings : [];
-  saved = null;
-  const message = el("div", {}, warnings.map(warning), start.value.note ? el("p", { role: "note" }, start.value.note) : null, bundle ? el("p", { role: "note" }, `This pipeline is in the DAG bundle ${bundle}. Change or delete its file where the bundle gets it from, as in its git repository.`) : null);
-  const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: async () => {
-    save.disabled = true;
-    try {
-      const done = await call(isNew ? "POST" : "PUT", path, { yaml: text.value }, isNew ? {} : { "If-Match": etag });
-      etag = done.etag;
-      message.replaceChildren(...done.value.warnings.map(warning));
-      toast(isNew ? `Pipeline ${done.value.name} created` : "Saved");
-      if (isNew) {
-        saved = { name: done.value.name, warnings: done.value.warnings };
-        location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}${saved.warnings.length ? "/settings" : ""}`;
-      }
-    } catch (error) {
-      message.replaceChildren(problem(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error.message));
-    }
-    save.disabled = false;
-  } }, isNew ? "Create" : "Save");
-  const remove = isNew ? null : el("button", { class: "danger apart", disabled: Boolean(bundle), onclick: async () => {
-    if (!confirm(`Delete pipeline ${name}? Its checkpoint, commit log and topics are not deleted.`)) return;
-    try {
-      await call("DELETE", path, undefined, { "If-Match": etag });
-      toast("Deleted");
-      location.hash = "#/";
-    } catch (error) {
-      message.replaceChildren(problem("Not deleted", error.message));
-    }
-  } }, "Delete");
-  main.replaceChildren(el("div", { class: "stack" },
-    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
-    el("h1", {}, isNew ? "New pipeline" : name), isNew ? null : tabBar(name, "settings"), message, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
-}
-
 // The numbers of windows, as `3` or `3 to 7`.
 const numbers = (windows) => !windows.length ? "" : windows.length === 1 ? `#${windows[0]}` : `#${windows[0]} to #${windows.at(-1)}`;
 
@@ -361,12 +312,5 @@ const unknown = () => el("p", { class: "empty" }, "Not known while a server does
 const failureOf = ({ task_id: task, attempt, attempts, retried }) => retried
   ? `Attempt ${attempt} of ${attempts} of task ${task} failed; Airflow tries again`
   : `The last run failed in task ${task}`;
-
-// The settings of a new pipeline: the server's template, and the other connections that this user may combine.
-function template({ connections: offered, template: text }) {
-  const note = offered.length ? null : "You may only name connections that you may edit in Airflow (Admin, Connections). For others, the administrator lists them in connections of the site file, which the variable CHANGEFEED_SITE names.";
-  const others = offered.slice(1).map((each) => `# or: ${each.source} with ${each.kafka}\n`).join("");
-  return { note, yaml: `${others}${text}` };
-}
 
 export const notThere = (name, tab = null) => hollow("h1", "Not found", tab ? `There is no view ${tab} of a pipeline.` : `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

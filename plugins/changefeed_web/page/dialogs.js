@@ -3,7 +3,7 @@
 import { airflow, post, REQUIRED } from "./api.js";
 import { bytes, el, number, problem, shown, table, toast } from "./dom.js";
 
-function dialog(title, ...content) {
+export function dialog(title, ...content) {
   const box = el("dialog", { "aria-labelledby": "dialog-title" }, el("div", { class: "stack" },
     el("div", { class: "row between" }, el("h2", { id: "dialog-title" }, title), el("button", { onclick: () => box.close(), "aria-label": "Close" }, "✕")), ...content));
   box.addEventListener("close", () => box.remove());

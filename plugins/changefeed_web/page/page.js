@@ -1,8 +1,9 @@
 // Shows the view of the address: #/ all pipelines, #/pipelines/NAME one, with the tab TAB by #/pipelines/NAME/TAB,
 // #/new a new one.
 
-import { detail, notThere, yaml } from "./detail.js";
+import { detail, notThere } from "./detail.js";
 import { el, problem, shown as shownText } from "./dom.js";
+import { editor } from "./editor.js";
 import { list } from "./list.js";
 import { records } from "./records.js";
 import { followTheme } from "./theme.js";
@@ -27,8 +28,8 @@ async function show() {
   document.title = name ? `${shownText(name)} · Changefeed` : "Changefeed";
   try {
     if (kind === "pipelines" && name && part === "records") await records(main, alive, name);
-    else if (kind === "pipelines" && name) await (part === "settings" ? yaml(main, alive, name) : detail(main, alive, name, part || "overview"));
-    else if (kind === "new") await yaml(main, alive, null);
+    else if (kind === "pipelines" && name) await (part === "settings" ? editor(main, alive, name) : detail(main, alive, name, part || "overview"));
+    else if (kind === "new") await editor(main, alive, null);
     else await list(main, alive);
   } catch (error) {
     if (!alive()) return;

@@ -85,6 +85,41 @@ def test_pipeline_shows_its_state_and_lag(rest: Site) -> None:
 
 
 @pytest.mark.extended
+def test_check_reads_the_servers_of_a_pipeline_that_is_not_saved(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        new = client.post(f"{API}/pipelines/check", json={"yaml": yaml_of("made", "topics: {partitions: 2}\n")})
+        assert new.status_code == 422, "a repeated key"
+        new = client.post(f"{API}/pipelines/check", json={"yaml": yaml_of("made")})
+        text = client.get(f"{API}/pipelines/rest").json()["yaml"]
+        replicas = text.replace("partitions: 2", "partitions: 2\n  replication_factor: 3")
+        changed = client.post(f"{API}/pipelines/rest/check", json={"yaml": replicas})
+        assert not (rest.pipelines / "made.yaml").exists()
+        assert (rest.pipelines / "rest.yaml").read_text() == text
+    assert (new.status_code, new.json()["complete"]) == (200, True), new.text
+    shown = "\n".join(new.json()["right"])
+    assert [
+        words for words in ("1 tables: rest.t", "next run:", "a message of a made-up row") if words not in shown
+    ] == []
+    assert any("both write 'rest.t'" in text for text in new.json()["wrong"]), "pipeline rest does"
+    assert any("replication_factor" in text for text in changed.json()["wrong"]), changed.text
+
+
+@pytest.mark.extended
+def test_servers_of_a_new_pipeline_are_tested_and_its_tables_listed(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        pair = {"source": "mysql_shop", "kafka": "kafka_shop"}
+        tested = client.post(f"{API}/new-pipeline/servers", json=pair).json()
+        refused = client.post(f"{API}/new-pipeline/servers", json={**pair, "kafka": "mysql_shop"})
+        written = client.post(f"{API}/new-pipeline/yaml", json={**pair, "name": "made", "tables": ["rest.*"]}).json()
+        assert client.post(f"{API}/pipelines/check", json={"yaml": written["yaml"]}).status_code == 200
+        assert "anyOf" in client.get(f"{API}/settings-schema").text
+    assert (tested["source"]["problem"], tested["kafka"]["problem"]) == (None, None)
+    (table,) = [one for one in tested["source"]["tables"] if one["database"] == "rest"]
+    assert (table["table"], table["key"], table["warnings"]) == ("t", ["id"], [])
+    assert (refused.status_code, "may not be used together" in refused.text) == (422, True)
+
+
+@pytest.mark.extended
 def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Site) -> None:
     with rest.client("ulf") as client:
         created = client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")})

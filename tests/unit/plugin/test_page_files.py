@@ -31,3 +31,11 @@ def test_dialogs_mark_the_fields_that_requests_and_params_require() -> None:
     assert required == {"to", "why"}
     assert marked == required | {"sample_percent"}
     assert "null" not in verify_params([])["sample_percent"].schema["type"]
+
+
+def test_editor_has_the_line_height_of_its_style() -> None:
+    script, style = (PAGE / "code-field.js").read_text(), (PAGE / "page.css").read_text()
+    line, top = (re.findall(rf"const {name} = (\d+);", script)[0] for name in ("LINE", "TOP"))
+    assert re.findall(r"\.editor \{[^}]*font: [\d.]+px/(\d+)px", style) == [line]
+    assert re.findall(r"\.editor textarea \{[^}]*padding: (\d+)px", style) == [top]
+    assert re.findall(r"\.editor \.marks i \{[^}]*height: (\d+)px", style) == [line]

@@ -41,7 +41,7 @@ def test_pipeline_is_saved_and_its_source_read_after_the_slot_of_writes(
     monkeypatch.setattr(pipelines, "require_permission", lambda *_, **__: None)
     monkeypatch.setattr(pipelines, "has_permission", lambda *_: True)
     monkeypatch.setattr(pipelines, "write_audit_log", lambda *_, **__: None)
-    monkeypatch.setattr(pipelines, "_rules", lambda _: lambda *_: None)
+    monkeypatch.setattr(pipelines, "rules_of", lambda _: lambda *_: None)
     monkeypatch.setattr(slots, "_writes", slots.Slots(1, 1))
     held: list[int] = []
 
