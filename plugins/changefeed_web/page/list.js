@@ -12,7 +12,7 @@ const AIRFLOW_EACH = 6; // refreshes between two reads of all pipelines' states 
 const BATCH = 20; // pipelines of a request
 const ROWS_FROM = 5; // pipelines
 const WIDE = matchMedia("(min-width: 800px)");
-const HEADS = ["Pipeline", "Status", "Published", "Rows, last hour", "Last error"];
+const HEADS = ["Pipeline", "Status", "Newest change published", "Rows, last hour", "Last error"];
 
 export async function list(main, alive) {
   main.replaceChildren(heading(), loading("pipelines"));
@@ -106,7 +106,7 @@ class View {
     this.failed = null; // the error of the last request
     this.search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines", oninput: () => this.filter() });
     this.states = el("div", { class: "row states", role: "group", "aria-label": "Show pipelines in a state" });
-    this.summary = el("p", { class: "soft", role: "status" });
+    this.summary = el("p", { class: "unseen", role: "status" }); // the buttons show the same
     this.outage = el("div", {});
     this.nothing = empty("Nothing found", "No pipeline has these words in its name, source, owner, tags or tables, and this state.");
     this.body = el("div", {});
