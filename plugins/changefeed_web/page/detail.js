@@ -34,7 +34,7 @@ export async function detail(main, alive, name, tab) {
   const parts = {
     head: el("div", { class: "stack" }, loading("the pipeline")),
     activity: el("section", { class: "card", "aria-label": "Activity" }),
-    freshness: el("section", { class: "card", "aria-label": "Freshness" }),
+    freshness: el("section", { class: "card", "aria-label": "Freshness", hidden: true }),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
     runs: el("section", { class: "card", "aria-label": "Runs" }),
     topics: el("section", { class: "card", "aria-label": "Topics" }),
@@ -132,10 +132,10 @@ export async function detail(main, alive, name, tab) {
       parts.windows.replaceChildren(
         el("div", { class: "row between" }, el("h2", {}, "Windows"), el("div", { class: "tabs", role: "group", "aria-label": "What the chart shows" }, tabs)),
         el("div", { class: "chart" }, chart(windows, measure, Math.max(280, parts.windows.clientWidth - PADDING))),
-        table("Windows", ["Window", "Frozen", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Rows/s", "~Phases"], windows.map((one) => [
+        table("Windows", ["Window", "Frozen", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Latency", "#Rows/s", "~Phases"], windows.map((one) => [
           `#${one.window.number}`, one.run ? el("a", { href: airflow(one.run.href), target: "_top", title: one.run.run_id }, when(one.window.frozen_at_ms)) : when(one.window.frozen_at_ms),
           el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
-          totalOf(one).toFixed(1), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
+          totalOf(one).toFixed(1), duration(Math.max(0, one.sealed_at_ms - one.window.frozen_at_ms) / 1000), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
           Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])));
     };
     redraw = draw;

@@ -18,7 +18,7 @@ export async function list(main, alive) {
   main.replaceChildren(heading(), loading("pipelines"));
   const found = await get("pipelines?live=false");
   if (!alive()) return;
-  const places = found.pipelines.map((pipeline) => ({ pipeline, shown: null, isLive: false }));
+  const places = found.pipelines.map((pipeline) => ({ pipeline, shown: null, readAt: 0 }));
   const view = new View(places);
   const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is invalid`, text));
   const none = empty("No pipelines yet", "A pipeline is a YAML file that names a MySQL source, a Kafka cluster and a set of tables.",
@@ -53,10 +53,14 @@ async function follow(view, alive) {
   await every(EVERY_MS, alive, async () => {
     looks += 1;
     const changed = looks % AIRFLOW_EACH ? [] : await readAirflow(view);
-    await look([...new Set([...onScreen(), ...changed])]);
+    const unanswered = places.filter(hasNoAnswer).slice(0, BATCH); // they waited for others' servers, perhaps
+    await look([...new Set([...onScreen(), ...changed, ...unanswered])]);
     if (alive() && looks % AIRFLOW_EACH === 0) view.sort();
   });
 }
+
+// Whether the request for several pipelines ended before the servers of this one answered or refused.
+const hasNoAnswer = ({ pipeline: { position, stale } }) => Boolean(position && position.unavailable && !stale);
 
 async function readPlaces(view, places, alive) {
   const names = places.map(({ pipeline }) => `name=${encodeURIComponent(pipeline.name)}`).join("&");
@@ -66,8 +70,8 @@ async function readPlaces(view, places, alive) {
     const byName = new Map(pipelines.map((one) => [one.name, one]));
     for (const place of places) {
       const fresh = byName.get(place.pipeline.name);
-      Object.assign(place, { isLive: true, readAt: Date.now(), isGone: !fresh });
-      if (fresh) view.replace(place, fresh);
+      place.readAt = Date.now();
+      view.replace(place, fresh || { ...place.pipeline, standing: { text: "deleted", kind: "warn" } });
     }
     view.failed = null;
   } catch (error) {
@@ -75,6 +79,8 @@ async function readPlaces(view, places, alive) {
   }
   if (alive()) view.tally();
 }
+
+const stateInAirflow = ({ known, paused, last_run: last }) => `${known} ${paused} ${last && last.state}`;
 
 // The states in Airflow of all pipelines; returns the places whose state was Airflow's, and is not any more.
 async function readAirflow(view) {
@@ -84,10 +90,10 @@ async function readAirflow(view) {
   for (const place of view.places) {
     const fresh = byName.get(place.pipeline.name);
     if (!fresh) continue;
-    const { last_run: before } = place.pipeline.dag, { last_run: after } = fresh.dag;
-    const isKnown = fresh.standing.text !== "…";
-    if (isKnown) view.replace(place, { ...place.pipeline, dag: fresh.dag, last_error: fresh.last_error, standing: place.pipeline.standing.kind === "bad" && fresh.standing.kind !== "bad" ? place.pipeline.standing : fresh.standing });
-    else if (!before || !after || before.state !== after.state || place.pipeline.dag.paused !== fresh.dag.paused) changed.push(place);
+    const { standing } = place.pipeline;
+    const { dag, last_error: error } = fresh;
+    if (fresh.standing.text !== "…") view.replace(place, { ...place.pipeline, dag, last_error: error, standing: standing.kind === "bad" && fresh.standing.kind !== "bad" ? standing : fresh.standing });
+    else if (stateInAirflow(place.pipeline.dag) !== stateInAirflow(dag)) changed.push(place);
   }
   return changed;
 }
@@ -128,9 +134,6 @@ class View {
 
   replace(place, pipeline) {
     place.pipeline = pipeline;
-    const text = JSON.stringify(pipeline);
-    if (place.text === text && this.isTable && Date.now() - place.drawnAt < 30000) return;
-    Object.assign(place, { text, drawnAt: Date.now() });
     if (place.shown.contains(document.activeElement)) return; // the focus would be lost
     const fresh = this.isTable ? row(place) : card(pipeline);
     fresh.hidden = place.shown.hidden;
