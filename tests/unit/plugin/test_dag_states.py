@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow.models import import_all_models
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from changefeed_web import dag_state
-from changefeed_web.dag_state import dag_states
+from changefeed_web.dag_state import dag_states, last_errors
 
 BEGAN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 
@@ -44,6 +45,10 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             moment = BEGAN + timedelta(seconds=seconds)
             run = {"dag_id": dag_id, "run_id": run_id, "state": state, "run_after": moment, "log_template_id": 1}
             connection.execute(_insert(DagRun, run))
+        tasks = [("a", "2", "plan", "success"), ("a", "2", "ingest", "up_for_retry"), ("b", "2", "ingest", "failed")]
+        for dag_id, run_id, task_id, state in tasks:
+            task = {"id": uuid4(), "dag_id": dag_id, "run_id": run_id, "task_id": task_id, "state": state}
+            connection.execute(_insert(TaskInstance, {**task, "try_number": 1, "max_tries": 2, "map_index": -1}))
     monkeypatch.setattr(dag_state, "create_session", session)
     sent: list[str] = []
     event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
@@ -68,3 +73,22 @@ def test_each_dag_has_its_own_latest_run_and_unfinished_runs(queries: list[str])
     assert (states["b"]["running"], states["b"]["held"], states["d"]["paused"]) == ([], [], None)
     assert states["c"]["last_run"] is None
     assert dag_state.dag_state("b") == states["b"]
+
+
+def test_errors_are_of_the_named_runs_and_their_logs_are_read_once(
+    queries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(dag_state, "_errors_in_log", lambda failed, _: read.append(failed.dag_id) or "no broker")
+    for _ in range(2):
+        queries.clear()
+        errors = last_errors({"a": "2", "b": "2", "c": "2"}, lambda dag_id: dag_id == "a")
+        assert len(queries) == 2
+        assert {dag_id: (error["task_id"], error["retried"]) for dag_id, error in errors.items()} == {
+            "a": ("ingest", True),
+            "b": ("ingest", False),
+        }
+        assert errors["a"]["text"] == "no broker"
+        assert errors["b"]["text"].startswith("to see the error, you need Airflow's permission")
+    assert read == ["a"]
+    assert last_errors({"a": "1", "b": "3"}, lambda _: True) == {}
