@@ -14,7 +14,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # otherwise each Spark worker, Airflow task and command compiles all its modules again
 
-.PHONY: help setup wheel release demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-scale audit lock soak
+.PHONY: help setup wheel release demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-list bench-scale audit lock soak
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -171,6 +171,9 @@ bench-commands: $(READY) ## CPU seconds of commands that start no Spark: status,
 
 bench-pipelines: $(READY) ## CPU seconds of a run, and lag, of many pipelines in Airflow: idle, and ten rows each minute (PIPELINES=50 MINUTES=5)
 	$(BIN)/python tests/bench/bench_pipelines.py --pipelines $(or $(PIPELINES),50) --minutes $(or $(MINUTES),5) $(ARGS)
+
+bench-list: $(READY) ## The list of 200 pipelines: its REST answer, the page in Chromium, CPU seconds of the API server (PIPELINES=200)
+	$(BIN)/python tests/bench/bench_list.py --pipelines $(or $(PIPELINES),200) $(ARGS)
 
 bench-scale: $(READY) ## Thousands of tables, large GTID sets, hundreds of files, large rows: seconds by phase, and memory
 	$(BIN)/python tests/bench/bench_scale.py $(ARGS)

@@ -1,6 +1,7 @@
 """State of a pipeline's DAG in Airflow: its last runs, and the error of the last failed run."""
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,35 +24,73 @@ def dag_state(dag_id: str) -> dict[str, Any]:
     ``running`` are the ids of unfinished runs. ``held`` are the ids of the unfinished runs that wait until the DAG is
     resumed: the DAG is paused, and none of their tasks is active.
     """
+    return dag_states([dag_id])[dag_id]
+
+
+def dag_states(dag_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """As `dag_state`, for several DAGs, by id. The number of queries does not depend on the number of DAGs."""
     with create_session() as session:
-        model = session.scalar(select(DagModel).where(DagModel.dag_id == dag_id))
-        last = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(1))
-        running = list(
-            session.scalars(
-                select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state.in_(("running", "queued")))
-            )
-        )
-        at_work = set(
-            session.scalars(
-                select(TaskInstance.run_id).where(
-                    TaskInstance.dag_id == dag_id,
-                    TaskInstance.run_id.in_(running),
-                    TaskInstance.state.in_(ACTIVE_STATES),
-                )
-            )
-        )
-        paused = bool(model.is_paused) if model else None
-        return {
-            "dag_id": dag_id,
-            "known": model is not None and not model.is_stale,
-            "last_parsed": _iso(model.last_parsed_time) if model else None,
-            "paused": paused,
-            "schedule": model.timetable_summary if model else None,
-            "next_run": _iso(model.next_dagrun_create_after) if model else None,
-            "running": running,
-            "held": [run_id for run_id in running if run_id not in at_work] if paused else [],
-            "last_run": _run(last) if last else None,
+        models = {
+            model.dag_id: model for model in session.scalars(select(DagModel).where(DagModel.dag_id.in_(dag_ids)))
         }
+        last = _last_runs(session, dag_ids)
+        running = _unfinished_runs(session, dag_ids)
+        at_work = _runs_at_work(session, running)
+        return {
+            dag_id: _state(dag_id, models.get(dag_id), last.get(dag_id), running.get(dag_id, []), at_work)
+            for dag_id in dag_ids
+        }
+
+
+def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, DagRun]:
+    latest = (
+        select(DagRun.dag_id, func.max(DagRun.run_after).label("run_after"))
+        .where(DagRun.dag_id.in_(dag_ids))
+        .group_by(DagRun.dag_id)
+        .subquery()
+    )
+    is_latest = (DagRun.dag_id == latest.c.dag_id) & (DagRun.run_after == latest.c.run_after)
+    runs = session.scalars(select(DagRun).join(latest, is_latest).order_by(DagRun.id.desc()))
+    return {run.dag_id: run for run in runs}  # of runs that are due at the same time, the first
+
+
+def _unfinished_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    unfinished = select(DagRun.dag_id, DagRun.run_id).where(
+        DagRun.dag_id.in_(dag_ids), DagRun.state.in_(("running", "queued"))
+    )
+    for dag_id, run_id in session.execute(unfinished.order_by(DagRun.id)):
+        found.setdefault(dag_id, []).append(run_id)
+    return found
+
+
+def _runs_at_work(session: Any, running: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
+    """DAG and run of the tasks that are active."""
+    if not running:
+        return set()
+    of_runs = (
+        TaskInstance.dag_id.in_(running),
+        TaskInstance.run_id.in_({run for runs in running.values() for run in runs}),
+    )
+    active = select(TaskInstance.dag_id, TaskInstance.run_id).where(*of_runs, TaskInstance.state.in_(ACTIVE_STATES))
+    return {(dag_id, run_id) for dag_id, run_id in session.execute(active)}
+
+
+def _state(
+    dag_id: str, model: Any, last: DagRun | None, running: list[str], at_work: set[tuple[str, str]]
+) -> dict[str, Any]:
+    paused = bool(model.is_paused) if model else None
+    return {
+        "dag_id": dag_id,
+        "known": model is not None and not model.is_stale,
+        "last_parsed": _iso(model.last_parsed_time) if model else None,
+        "paused": paused,
+        "schedule": model.timetable_summary if model else None,
+        "next_run": _iso(model.next_dagrun_create_after) if model else None,
+        "running": running,
+        "held": [run_id for run_id in running if (dag_id, run_id) not in at_work] if paused else [],
+        "last_run": _run(last) if last else None,
+    }
 
 
 def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
@@ -67,6 +106,18 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
             .limit(limit)
         )
         return [{**_run(run), "href": f"/dags/{dag_id}/runs/{run.run_id}", "conf": run.conf or {}} for run in latest]
+
+
+def failed_runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
+    """The last failed runs of a DAG, latest first, with ``end_ms`` in Unix milliseconds."""
+    with create_session() as session:
+        failed = session.scalars(
+            select(DagRun)
+            .where(DagRun.dag_id == dag_id, DagRun.state == "failed")
+            .order_by(DagRun.run_after.desc())
+            .limit(limit)
+        )
+        return [{**_run(run), "end_ms": run.end_date and int(run.end_date.timestamp() * 1000)} for run in failed]
 
 
 def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
@@ -139,28 +190,64 @@ def last_error(dag_id: str, run_id: str, *, logs: bool) -> dict[str, Any] | None
     ``attempt`` is the number of that attempt, of ``attempts``; ``retried`` says that another follows or is under way.
     None if no attempt failed.
     """
+    return last_errors({dag_id: run_id}, lambda _: logs).get(dag_id)
+
+
+def last_errors(runs: Mapping[str, str], may_read_logs: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
+    """As `last_error`, for one run each of several DAGs: ``runs`` has the run's id by the DAG's id, the result the
+    errors by the DAG's id.
+
+    The log of an attempt is read once by this process.
+    """
     tried = or_(TaskInstance.state.is_(None), TaskInstance.state != "success") & (TaskInstance.try_number > 1)
+    errors: dict[str, dict[str, Any]] = {}
     with create_session() as session:
-        failed = session.scalar(
+        failed = session.scalars(
             select(TaskInstance)
             .options(selectinload(TaskInstance.dag_run))
-            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+            .where(TaskInstance.dag_id.in_(runs), TaskInstance.run_id.in_(set(runs.values())))
             .where(or_(TaskInstance.state.in_(("failed", "up_for_retry")), tried))
             .order_by(TaskInstance.end_date)
-            .limit(1)
         )
-        if failed is None:
-            return None
-        has_ended = failed.state in ("failed", "up_for_retry")
-        attempt = failed.try_number if has_ended else failed.try_number - 1
-        where = f"/dags/{dag_id}/runs/{run_id}/tasks/{failed.task_id}"
-        text = (
-            _errors_in_log(failed, attempt)
-            if logs
-            else f"to see the error, you need Airflow's permission for task logs of {dag_id}"
-        )
-        attempts = {"attempt": attempt, "attempts": failed.max_tries + 1, "retried": failed.state != "failed"}
-        return {"run_id": run_id, "task_id": failed.task_id, "text": text, "href": where, **attempts}
+        for instance in failed:
+            if runs[instance.dag_id] == instance.run_id and instance.dag_id not in errors:
+                errors[instance.dag_id] = _error(instance, logs=may_read_logs(instance.dag_id))
+    return errors
+
+
+def _error(failed: TaskInstance, *, logs: bool) -> dict[str, Any]:
+    dag_id, run_id = failed.dag_id, failed.run_id
+    has_ended = failed.state in ("failed", "up_for_retry")
+    attempt = failed.try_number if has_ended else failed.try_number - 1
+    where = f"/dags/{dag_id}/runs/{run_id}/tasks/{failed.task_id}"
+    text = (
+        _errors_in_log_once(failed, attempt)
+        if logs
+        else f"to see the error, you need Airflow's permission for task logs of {dag_id}"
+    )
+    attempts = {"attempt": attempt, "attempts": failed.max_tries + 1, "retried": failed.state != "failed"}
+    return {"run_id": run_id, "task_id": failed.task_id, "text": text, "href": where, **attempts}
+
+
+_MOST_TEXTS = 500
+_texts: OrderedDict[tuple[str, str, str, int, Any], str] = OrderedDict()
+"""Errors in the logs of attempts that ended, the latest last."""
+
+
+def _errors_in_log_once(instance: TaskInstance, attempt: int) -> str:
+    key = (instance.dag_id, instance.run_id, instance.task_id, attempt, instance.end_date)
+    if (text := _texts.get(key)) is None:
+        text = _errors_in_log(instance, attempt)
+        if not text.startswith(_MAY_COME_LATER):  # a log is stored some time after the attempt ended
+            _texts[key] = text
+            while len(_texts) > _MOST_TEXTS:
+                _texts.popitem(last=False)
+    return text
+
+
+_UNREADABLE = "the task's log cannot be read"
+_NO_ERROR = "the task failed without an error in its log: it was killed, or did not start"
+_MAY_COME_LATER = (_UNREADABLE, _NO_ERROR)
 
 
 def _errors_in_log(instance: Any, attempt: int) -> str:
@@ -174,12 +261,9 @@ def _errors_in_log(instance: Any, attempt: int) -> str:
                 details = [detail.get("exc_value", "") for detail in values.get("error_detail") or ()]
                 texts += [text for text in (event.removeprefix("ERROR "), *details) if text]
     except Exception as error:  # an unreadable log must not make the pipeline's state unavailable
-        return f"the task's log cannot be read: {error}"
+        return f"{_UNREADABLE}: {error}"
     useful = [text for text in texts if text != "Task failed with exception"]
-    return (
-        "\n".join(dict.fromkeys(useful))
-        or "the task failed without an error in its log: it was killed, or did not start"
-    )
+    return "\n".join(dict.fromkeys(useful)) or _NO_ERROR
 
 
 def _run(run: Any) -> dict[str, Any]:

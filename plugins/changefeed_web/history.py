@@ -14,10 +14,21 @@ from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
 from changefeed.errors import ChangefeedError
+from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed_web import position, slots
-from changefeed_web.access import GetUserDep, require_permission
-from changefeed_web.dag_state import dag_state, outcomes, runs, runs_at
+from changefeed_web.access import GetUserDep, has_permission, require_permission
+from changefeed_web.activity import (
+    Ddl,
+    SealedWindow,
+    ddl_events,
+    failure_events,
+    latest,
+    seek_events,
+    snapshot_events,
+    window_events,
+)
+from changefeed_web.dag_state import dag_state, failed_runs, outcomes, runs, runs_at
 from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
 
@@ -33,7 +44,8 @@ Limit = Annotated[int, Query(ge=1, le=100, description="Number of entries, the l
 def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """Manifests of the last windows, latest first: range, rows, bytes, offsets, seconds by phase.
 
-    ``run`` is the run of the ingest DAG that froze the window; null if Airflow no longer has it.
+    ``run`` is the run of the ingest DAG that froze the window; null if Airflow no longer has it. ``sealed_at_ms`` is
+    when the window was sealed.
     """
     require_permission(user, "GET", name)
     stale = Staleness()
@@ -41,6 +53,43 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
     shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
     return {"windows": shown, "stale": stale.to_json()}
+
+
+@router.get("/pipelines/{name}/activity", dependencies=[Depends(slots.look)])
+def events(name: str, user: GetUserDep, limit: Limit = 12) -> dict[str, Any]:
+    """The last events, latest first: sealed windows, seeks and DDL statements, and snapshots and failed runs if you may
+    read the runs of their DAGs.
+
+    ``text`` says what happened at ``at_ms``, and ``tab`` is the tab of the page that shows more. A DDL statement has
+    the time of the window that read it.
+    """
+    require_permission(user, "GET", name)
+    stale, pipeline, dag_id = Staleness(), pipeline_of(name), ingest_dag_id(name)
+    log = position.commit_log(pipeline, stale)
+    windows = position.windows_in(log)
+    snapshots = position.snapshots(pipeline, stale) if _may_read_runs(user, snapshot_dag_id(name)) else []
+    failed = failed_runs(dag_id, limit) if _may_read_runs(user, dag_id) else []
+    said = outcomes(dag_id, [run["run_id"] for run in failed])
+    merged = latest(
+        limit,
+        window_events(windows),
+        seek_events(log.seeks.values()),
+        snapshot_events(snapshots),
+        failure_events(failed, said),
+        ddl_events(_ddl(pipeline, windows, stale), windows),
+    )
+    return {"events": merged, "stale": stale.to_json()}
+
+
+def _may_read_runs(user: Any, dag_id: str) -> bool:
+    return has_permission(user, "GET", dag_id, run=True)
+
+
+def _ddl(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) -> list[Ddl]:
+    try:
+        return position.ddl_statements(pipeline, windows[0].number if windows else 0, stale)
+    except ChangefeedError:  # an unreadable history is shown by the view of schemas
+        return []
 
 
 @router.get("/pipelines/{name}/runs", dependencies=[Depends(slots.look)])

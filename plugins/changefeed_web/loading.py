@@ -11,7 +11,7 @@ from airflow.models.errors import ParseImportError
 from airflow.utils.session import create_session
 from sqlalchemy import exists, select
 
-from changefeed.settings.file import find_files, pipelines_folder
+from changefeed.settings.file import files_by_name, pipelines_folder
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,23 @@ def missing_dag(name: str, dag: Mapping[str, Any]) -> dict[str, Any] | None:
     ``since`` is when the pipeline's file was written, or when Airflow last had the DAG, whichever is later; None if
     neither is known. ``overdue`` is whether Airflow should have loaded the DAG by now; ``text`` says what to do.
     """
-    if dag["known"]:
-        return None
-    moments = [datetime.fromtimestamp(path.stat().st_mtime, UTC) for path in find_files(name, pipelines_folder())[:1]]
-    if dag["last_parsed"]:
-        moments.append(datetime.fromisoformat(dag["last_parsed"]))
-    return describe_missing(max(moments, default=None), _read_processor(), datetime.now(UTC))
+    return missing_dags({name: dag})[name]
+
+
+def missing_dags(dags: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any] | None]:
+    """As `missing_dag`, for several pipelines: ``dags`` and the result are by the pipeline's name."""
+    reasons: dict[str, dict[str, Any] | None] = dict.fromkeys(dags)
+    missing = [name for name, dag in dags.items() if not dag["known"]]
+    if not missing:
+        return reasons
+    processor, now = _read_processor(), datetime.now(UTC)
+    written = {name: paths[0].stat().st_mtime for name, paths in files_by_name(pipelines_folder()).items()}
+    for name in missing:
+        moments = [datetime.fromtimestamp(written[name], UTC)] if name in written else []
+        if dags[name]["last_parsed"]:
+            moments.append(datetime.fromisoformat(dags[name]["last_parsed"]))
+        reasons[name] = describe_missing(max(moments, default=None), processor, now)
+    return reasons
 
 
 def describe_missing(since: datetime | None, processor: DagProcessor, now: datetime) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """REST routes that list, show, create, change and delete pipelines."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
 from changefeed.airflow.alerts import require_no_template_file
@@ -13,14 +15,22 @@ from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
-from changefeed.settings.file import load_pipelines, pipelines_folder, read_name
-from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
+from changefeed.settings.file import load_pipelines, parse_pipeline, pipelines_folder, read_name
+from changefeed.settings.folder import (
+    MAX_FILES,
+    NoSuchPipelineError,
+    PipelineChangedError,
+    PipelineFolder,
+    PipelineText,
+    Rules,
+)
 from changefeed.settings.new_pipeline import NewPipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.rest_settings import added_notifiers, check_rest_settings, offered_connections
 from changefeed.settings.secrets import redact_yaml
 from changefeed.settings.site import load_site
+from changefeed.settings.yaml_file import settings_text
 from changefeed_web import position, readings, slots
 from changefeed_web.access import (
     GetUserDep,
@@ -30,10 +40,12 @@ from changefeed_web.access import (
     require_permission,
     write_audit_log,
 )
+from changefeed_web.activity import SealedWindow, last_hour
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
-from changefeed_web.dag_state import dag_state, last_error
-from changefeed_web.loading import missing_dag
+from changefeed_web.dag_state import dag_states, last_errors
+from changefeed_web.headline import headline
+from changefeed_web.loading import missing_dags
 from changefeed_web.readings import Staleness
 from changefeed_web.standing import standing
 
@@ -50,7 +62,7 @@ def pipeline_of(name: str) -> Pipeline:
 def all_pipelines() -> tuple[dict[str, Pipeline], dict[str, BundledPipeline], dict[Path, SettingsError]]:
     """The pipelines of the folder and of bundles, those of bundles with their texts, and the error of each invalid
     file."""
-    pipelines, errors = load_pipelines()
+    pipelines, errors = load_pipelines(read_file=_read_parsed)
     bundled = bundled_pipelines()
     for name, text in bundled.items():
         try:
@@ -62,22 +74,37 @@ def all_pipelines() -> tuple[dict[str, Pipeline], dict[str, BundledPipeline], di
     return pipelines, {name: text for name, text in bundled.items() if Path(text.file) not in errors}, errors
 
 
+def _read_parsed(path: Path) -> Pipeline:
+    return _parse(settings_text(path), path.name)
+
+
+_parse = lru_cache(maxsize=MAX_FILES)(parse_pipeline)
+"""Cached by text: to parse and check a pipeline takes over a millisecond, and each request for all reads each file."""
+
+
+Names = Annotated[
+    list[str], Query(alias="name", max_length=50, description="Only these pipelines; may be repeated up to 50 times.")
+]
+
+
 @router.get("/pipelines", dependencies=[Depends(slots.survey_if_live)])
-def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
+def list_pipelines(user: GetUserDep, live: slots.Live = True, names: Names = []) -> dict[str, Any]:  # noqa: B006
     """All pipelines that you may see, and by file the errors of those whose YAML is invalid.
 
     ``connections`` are those that you may combine in a new pipeline; none if you may not create pipelines.
-    ``template`` is the YAML of a new pipeline with the first of them.
+    ``template`` is the YAML of a new pipeline with the first of them. With ``name``, the answer has only
+    ``pipelines``.
+
+    If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows.
     """
     pipelines, bundled, errors = all_pipelines()
-    seen = [
-        pipeline for name, pipeline in sorted(pipelines.items()) if has_permission(user, "GET", ingest_dag_id(name))
-    ]
-    positions = position.read_each(seen, position.position) if live else [None] * len(seen)
-    shown = [
-        _describe(pipeline, bundled.get(pipeline.name), user, (at or position.NO_ANSWER) if live else None)
-        for pipeline, at in zip(seen, positions, strict=True)
-    ]
+    chosen = {name: pipelines[name] for name in names if name in pipelines} if names else pipelines
+    seen = [pipeline for name, pipeline in sorted(chosen.items()) if has_permission(user, "GET", ingest_dag_id(name))]
+    readings = position.read_each(seen, _read_live) if live else [None] * len(seen)
+    live_parts = [(reading or _NO_ANSWER) if live else None for reading in readings]
+    shown = _describe_each(seen, bundled, user, live_parts)
+    if names:
+        return {"pipelines": shown}
     refused = {
         path.name: str(error)
         for path, error in errors.items()
@@ -124,14 +151,15 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     text = _read_text(name)
     pipeline = text.pipeline()
     response.headers["ETag"] = f'"{text.tag}"'
-    stale = Staleness()
-    shown = _describe(pipeline, text, user, position.position(pipeline, stale))
+    live = _read_live(pipeline)
+    bundled = {name: text} if isinstance(text, BundledPipeline) else {}
+    (shown,) = _describe_each([pipeline], bundled, user, [live])
     try:
-        shown["topics"] = position.topics(pipeline, stale)
+        shown["topics"] = position.topics(pipeline, live.stale)
     except ChangefeedError as error:
         shown["topics"] = {}
         shown["topics_error"] = str(error)
-    shown["stale"] = stale.to_json()
+    shown["stale"] = live.stale.to_json()
     return {**shown, "yaml": text.text if has_permission(user, "PUT", ingest_dag_id(name)) else redact_yaml(text.text)}
 
 
@@ -310,17 +338,66 @@ def _without_reasons(positions: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
+@dataclass(frozen=True)
+class _Live:
+    """What servers answered about a pipeline. Without an answer about its windows, ``windows`` is None."""
+
+    position: dict[str, Any]
+    windows: list[SealedWindow] | None
+    stale: Staleness
+
+
+_NO_ANSWER = _Live(position.NO_ANSWER, None, Staleness())
+
+
+def _read_live(pipeline: Pipeline) -> _Live:
+    stale = Staleness()
+    at = position.position(pipeline, stale)
+    checkpoint = (at.get("last_known") or at).get("checkpoint")
+    try:
+        windows = position.sealed_windows(pipeline, checkpoint, stale)
+    except ChangefeedError:  # of Kafka: the position and the view of the windows show it
+        windows = None
+    return _Live(at, windows, stale)
+
+
+def _describe_each(
+    pipelines: Sequence[Pipeline],
+    bundled: Mapping[str, BundledPipeline],
+    user: Any,
+    live_parts: Sequence[_Live | None],
+) -> list[dict[str, Any]]:
+    """What is shown of pipelines. The number of queries of Airflow's database does not depend on their number."""
+    states = dag_states([ingest_dag_id(pipeline.name) for pipeline in pipelines])
+    dags = {pipeline.name: states[ingest_dag_id(pipeline.name)] for pipeline in pipelines}
+    reasons = missing_dags(dags)
+    runs = {
+        dag["dag_id"]: dag["last_run"]["run_id"]
+        for dag in dags.values()
+        if dag["last_run"] and dag["last_run"]["state"] in ("failed", "running")
+    }
+    errors = last_errors(runs, lambda dag_id: may_read_logs(user, dag_id))
+    shown = []
+    for pipeline, live in zip(pipelines, live_parts, strict=True):
+        dag = {**dags[pipeline.name], "missing": reasons[pipeline.name]}
+        bundle = bundled[pipeline.name].bundle if pipeline.name in bundled else None
+        shown.append(_describe(pipeline, bundle, user, dag, errors.get(dag["dag_id"]), live))
+    return shown
+
+
 def _describe(
-    pipeline: Pipeline, text: PipelineText | None, user: Any, positions: dict[str, Any] | None
+    pipeline: Pipeline,
+    bundle: str | None,
+    user: Any,
+    dag: dict[str, Any],
+    error: dict[str, Any] | None,
+    live: _Live | None,
 ) -> dict[str, Any]:
-    dag = dag_state(ingest_dag_id(pipeline.name))
-    dag["missing"] = missing_dag(pipeline.name, dag)
-    error = None
-    if positions and not may_read_logs(user, dag["dag_id"]):
-        positions = _without_reasons(positions)
-    if dag["last_run"] and dag["last_run"]["state"] in ("failed", "running"):
-        logs = may_read_logs(user, dag["dag_id"])
-        error = last_error(dag["dag_id"], dag["last_run"]["run_id"], logs=logs)
+    now = datetime.now(UTC)
+    now_ms = int(now.timestamp() * 1000)
+    at = live.position if live else None
+    if at and (at.get("parked") or at.get("last_known")) and not may_read_logs(user, dag["dag_id"]):
+        at = _without_reasons(at)
     return {
         "name": pipeline.name,
         "source": pipeline.source.connection,
@@ -329,10 +406,13 @@ def _describe(
         "followers": [follower.connection for follower in pipeline.followers],
         "owner": pipeline.owner,
         "tags": pipeline.tags,
-        "bundle": text.bundle if isinstance(text, BundledPipeline) else None,
+        "bundle": bundle,
         "alerts": {"headroom_hours": pipeline.alerts.headroom_hours, "lag_bytes": pipeline.alerts.lag_bytes},
         "dag": dag,
         "last_error": error,
-        "standing": standing(dag, positions, datetime.now(UTC)),
-        "position": positions,
+        "standing": standing(dag, at, now),
+        "position": at,
+        "headline": headline(dag, at, now_ms) if at else None,
+        "last_hour": last_hour(live.windows, now_ms) if live and live.windows is not None else None,
+        "stale": live.stale.to_json() if live else None,
     }

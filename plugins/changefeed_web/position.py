@@ -1,5 +1,6 @@
 """Reads the state of a pipeline from its source, its topics and its commit log, through the cache of `readings`."""
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from changefeed.errors import ChangefeedError, RetryableError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.settings.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
+from changefeed_web.activity import Ddl, SealedWindow, verb_of
 from changefeed_web.readings import Staleness, last_known, read_cached
 
 SURVEY_SECONDS = 8.0
@@ -20,6 +22,9 @@ NO_ANSWER: dict[str, Any] = {
     "error": f"its servers did not answer within {SURVEY_SECONDS:g} seconds",
     "unavailable": "RetryableError",
 }
+
+MOST_DDL = 50
+"""The number of DDL statements among the last events."""
 
 _Result = TypeVar("_Result")
 
@@ -78,7 +83,7 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
         answer = {"state": "error", "error": f"{type(error).__name__}: {error}"}
     name = (answer["error"] or "").partition(":")[0]
     is_unavailable = issubclass(getattr(errors, name, ChangefeedError), RetryableError)
-    return {**answer, "unavailable": name if is_unavailable else None}
+    return {**answer, "unavailable": name if is_unavailable else None, "read_at_ms": int(time.time() * 1000)}
 
 
 def topics(pipeline: Pipeline, stale: Staleness | None = None) -> dict[str, str]:
@@ -118,7 +123,56 @@ def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
 def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
     seals = commit_log(pipeline, stale).seals
-    return [seals[number].to_json() for number in sorted(seals, reverse=True)[:limit]]
+    numbers = sorted(seals, reverse=True)[:limit]
+    return [{**seals[number].to_json(), "sealed_at_ms": seals.written_at_ms(number)} for number in numbers]
+
+
+def sealed_windows(pipeline: Pipeline, checkpoint: str | None, stale: Staleness | None = None) -> list[SealedWindow]:
+    """The last sealed windows, latest first; raises ChangefeedError.
+
+    They are read again when ``checkpoint`` of the pipeline's position has moved since the last read.
+    """
+
+    def read() -> tuple[str | None, list[SealedWindow]]:
+        return checkpoint, windows_in(commit_log(pipeline))
+
+    return list(read_cached("sealed windows", pipeline, read, stale, is_current=lambda kept: kept[0] == checkpoint)[1])
+
+
+def windows_in(log: Any) -> list[SealedWindow]:
+    """The sealed windows in the commit log's state, latest first; raises CheckpointError."""
+    return [
+        SealedWindow(
+            number,
+            manifest.window.start,
+            manifest.window.head,
+            manifest.window.frozen_at_ms,
+            log.seals.written_at_ms(number),
+            manifest.row_count,
+        )
+        for number, manifest in reversed(list(log.seals.items()))
+    ]
+
+
+def ddl_statements(pipeline: Pipeline, window: int, stale: Staleness | None = None) -> list[Ddl]:
+    """The last DDL statements of captured tables in the schema history; raises ChangefeedError.
+
+    They are read again when ``window``, the number of the last sealed window, has changed since the last read.
+    """
+    from changefeed.pipeline.schema_history import load_history
+    from changefeed_web.breaker import GuardedConnections
+
+    def read() -> tuple[int, list[Ddl]]:
+        history = load_history(GuardedConnections.of(pipeline))
+        entries = () if history is None else history.timeline.entries[-MOST_DDL:]
+        captured = [
+            Ddl(entry.coordinates, verb_of(entry.sql), names)
+            for entry in entries
+            if (names := tuple(str(name) for name in entry.touched if pipeline.tables.matches(*name)))
+        ]
+        return window, captured
+
+    return list(read_cached("DDL", pipeline, read, stale, is_current=lambda kept: kept[0] == window)[1])
 
 
 def snapshots(pipeline: Pipeline, stale: Staleness | None = None) -> list[dict[str, Any]]:

@@ -53,6 +53,11 @@ class _Reading:
     known_at_ms: int | None = None
 
     @property
+    def is_unexpired(self) -> bool:
+        """Whether it has a value, and `expire` was not called for it."""
+        return self.since > -math.inf and not isinstance(self.answer, ChangefeedError)
+
+    @property
     def is_fresh(self) -> bool:
         """Whether it may be used without another read."""
         return time.monotonic() - self.since < CACHE_SECONDS
@@ -73,8 +78,11 @@ def read_cached(
     read: Callable[[], Any],
     stale: Staleness | None = None,
     is_known: Callable[[Any], bool] = lambda _: True,
+    is_current: Callable[[Any], bool] = lambda _: False,
 ) -> Any:
     """The result of ``read``, from the cache if it is fresh. Concurrent requests share one read.
+
+    A cached value is used without a read, however old it is, while ``is_current`` says that it cannot have changed.
 
     With ``stale``, the last known value is returned if a server does not answer now, and ``stale`` has the error. A
     value is known if ``is_known`` says so, and until the pipeline's settings change. Raises the ChangefeedError of the
@@ -82,6 +90,8 @@ def read_cached(
     """
     key = (what, pipeline.name)
     reading = _reading(key, pipeline)
+    if reading is not None and reading.is_unexpired and is_current(reading.answer):
+        return reading.answer
     if stale is None or reading is None or reading.known_at_ms is None:
         reading = _refresh(key, pipeline, read, is_known)
     elif not reading.is_fresh:

@@ -190,12 +190,13 @@ def test_page_is_in_airflows_navigation(page: Page) -> None:
     page.click("a[href$='/plugin/changefeed']")
     frame = page.find("iframe")
     page.browser.switch_to.frame(frame)
-    page.find("article[data-pipeline=page]")
+    page.find("[data-pipeline=page]")
     page.browser.switch_to.default_content()
     page.shot("in-airflow")
 
 
 def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
+    width(page, 700)  # always cards
     page.open()
     page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days")
     page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (1)")
@@ -204,6 +205,45 @@ def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
     assert "Retention headroom\n30.0 days" in card.text
     page.find(".problem", "unknown key 'sorce' (did you mean 'source'?)")
     page.shot("list")
+    width(page, 1280)
+
+
+@pytest.mark.extended
+def test_table_of_many_pipelines_is_filtered_by_state_and_words(page: Page) -> None:
+    """Rows have the rows of the last hour, and are read again by one request for all of them."""
+    site, more = page.site, [f"listed{number}" for number in range(5)]
+    for name in more:
+        site.write_pipeline(name, "page")
+    try:
+        for pixels, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
+            width(page, pixels)
+            theme(page, scheme)
+            page.open()
+            kind = "tr" if pixels > 800 else "article"
+            assert page.find(f"{kind}[data-pipeline=page] svg").get_attribute("aria-label").split()[1] == "rows"
+            page.shot(f"table-{pixels}-{scheme}")
+            assert page.faults() == []
+        width(page, 1280)
+        theme(page, "light")
+
+        def shown() -> list[str | None]:
+            rows = page.browser.find_elements(By.CSS_SELECTOR, "tbody tr:not([hidden])")
+            return [one.get_attribute("data-pipeline") for one in rows]
+
+        def is_filtered() -> bool:  # the state changes when Airflow loads the DAGs
+            page.click(".states button", page.find("tr[data-pipeline=listed0] .badge").text)
+            return page.find(".states button[aria-pressed=true]").text != "all" and "page" not in shown()
+
+        wait_until(is_filtered, "the table has only pipelines in the state of listed0", WAIT)
+        assert set(more) <= set(shown())
+        page.find("input[type=search]").send_keys("listed3")
+        assert shown() == ["listed3"]
+        page.shot("table-filtered")
+        urls = page.browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
+        assert [url for url in urls if "/api/pipelines/" in url] == []
+    finally:
+        for name in more:
+            (site.pipelines / f"{name}.yaml").unlink()
 
 
 @pytest.mark.extended
@@ -535,10 +575,12 @@ def test_records_are_searched_by_key_and_show_both_images(page: Page) -> None:
 def test_list_and_chart_are_legible_at_each_width(page: Page, pixels: int) -> None:
     width(page, pixels)
     page.open()
+    page.find("[data-pipeline=page] svg")
     search, button = page.find("input[type=search]"), page.find("header a.button")
     assert abs(search.rect["y"] - button.rect["y"]) < 4, "search and button are in one line"
-    checkpoint = page.find("article[data-pipeline=page] .coordinates .mono")
-    assert checkpoint.rect["height"] < 30, "coordinates are in one line"
+    if pixels < 800:
+        checkpoint = page.find("article[data-pipeline=page] .coordinates .mono")
+        assert checkpoint.rect["height"] < 30, "coordinates are in one line"
     page.shot(f"list-{pixels}")
     page.open("pipelines/page")
     number = page.find("section[aria-label=Windows] .chart svg text")
@@ -561,8 +603,11 @@ def test_api_description_loads_nothing_from_the_internet(page: Page, pixels: int
 
 
 VIEWS: dict[str, Callable[[Page], object]] = {
-    "": lambda page: page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days"),
+    "": lambda page: page.find("[data-pipeline=page] svg"),
     "pipelines/page": lambda page: (
+        page.find(".headline time"),
+        page.find("section[aria-label=Freshness] svg"),
+        page.find("section[aria-label=Activity] a", "window 2: "),
         page.find("section[aria-label=Windows] svg"),
         page.find(".tabbar a[aria-current]", "Overview"),
     ),
@@ -622,11 +667,13 @@ def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> 
         page.open("pipelines/page/tables")
         page.find("section[aria-label=Topics]", "page.orders")
         page.find("section[aria-label=Tables]", "page.customers")
+        width(page, 700)
         page.open()
         assert page.find(".problem", "A server does not answer").text.count("cannot be reached") == 1
         page.find("article[data-pipeline=page]", "Last known, read")
         page.shot("list-source-absent")
         assert page.faults() == []
+        width(page, 1280)
         page.open("pipelines/page")
         page.find(".problem", "A server does not answer")
     finally:
@@ -637,7 +684,7 @@ def test_absent_server_is_one_banner_above_the_last_known_values(page: Page) -> 
 @pytest.mark.extended
 def test_unreachable_airflow_is_reported_and_retried(page: Page) -> None:
     page.open()
-    page.find("article")
+    page.find("[data-pipeline]")
     page.browser.execute_cdp_cmd("Network.enable", {})
     page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/changefeed/api/*"]})
     try:

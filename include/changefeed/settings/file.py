@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -46,8 +47,10 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
     return read_pipeline(paths[0])
 
 
-def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:
-    """The valid pipelines by name, and the error of each invalid file.
+def load_pipelines(
+    folder: Path | None = None, read_file: Callable[[Path], Pipeline] | None = None
+) -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:
+    """The valid pipelines by name, and the error of each invalid file. ``read_file`` replaces `read_pipeline`.
 
     If several files have the same pipeline name, the first in the order of `sort_by_precedence` is the pipeline, and
     the others are errors: a copy of a file does not stop the pipeline that runs.
@@ -58,7 +61,7 @@ def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dic
     read: dict[Path, Pipeline] = {}
     for path in pipeline_files(folder or pipelines_folder()):
         try:
-            read[path] = read_pipeline(path)
+            read[path] = (read_file or read_pipeline)(path)
         except SettingsError as error:
             errors[path] = error
         files.setdefault(read[path].name if path in read else read_name(path), []).append(path)
@@ -74,6 +77,14 @@ def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dic
 def find_files(name: str, folder: Path) -> list[Path]:
     """The files whose pipeline is ``name``: the first is the pipeline, the others are refused."""
     return sort_by_precedence(name, [path for path in pipeline_files(folder) if read_name(path) == name])
+
+
+def files_by_name(folder: Path) -> dict[str, list[Path]]:
+    """The result of `find_files` for each pipeline name in the folder."""
+    files: dict[str, list[Path]] = {}
+    for path in pipeline_files(folder):
+        files.setdefault(read_name(path), []).append(path)
+    return {name: sort_by_precedence(name, paths) for name, paths in files.items()}
 
 
 def sort_by_precedence(name: str, paths: list[Path]) -> list[Path]:
@@ -118,10 +129,20 @@ def read_name(path: Path) -> str:
     Other mistakes do not matter.
     """
     try:
-        values = YamlText.of(settings_text(path)).values
-    except (SettingsError, *YAML_ERRORS):
-        return path.stem
-    return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
+        name = _name_in(settings_text(path))
+    except SettingsError:
+        name = None
+    return path.stem if name is None else name
+
+
+@lru_cache(maxsize=2000)
+def _name_in(text: str) -> str | None:
+    """The pipeline name in a text; None if it has none. Cached: the files of all pipelines are searched for a name."""
+    try:
+        values = YamlText.of(text).values
+    except YAML_ERRORS:
+        return None
+    return str(values["name"]) if isinstance(values, Mapping) and "name" in values else None
 
 
 def may_have_name(name: str, path: Path) -> bool:

@@ -55,7 +55,7 @@ export function chart(windows, measure, width) {
   return el("div", {}, chartElement, legend);
 }
 
-function nice(value) {
+export function nice(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= value);
 }

@@ -3,6 +3,7 @@
 import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
+import { activity, overTime, sentence } from "./overview.js";
 import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
@@ -12,7 +13,7 @@ const PADDING = 34; // padding and border of a card in pixels
 
 // The tabs of a pipeline, and which parts each shows.
 const TABS = {
-  overview: ["head", "windows"],
+  overview: ["head", "activity", "freshness", "windows"],
   tables: ["tables", "schema", "topics"],
   records: [], // records.js
   runs: ["runs"],
@@ -33,6 +34,8 @@ export async function detail(main, alive, name, tab) {
   const outage = el("div", {});
   const parts = {
     head: el("div", { class: "stack" }, loading("the pipeline")),
+    activity: el("section", { class: "card", "aria-label": "Activity" }),
+    freshness: el("section", { class: "card", "aria-label": "Freshness", hidden: true }),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
     runs: el("section", { class: "card", "aria-label": "Runs" }),
     topics: el("section", { class: "card", "aria-label": "Topics" }),
@@ -110,13 +113,15 @@ export async function detail(main, alive, name, tab) {
       problems.push(el("p", { class: "notice" }, "The pipeline is paused. Run ", el("a", { href: airflow(`/dags/${pipeline.dag.dag_id}/runs/${run}`), target: "_top" }, run),
         " is held until the pipeline is resumed."));
     }
-    parts.head.replaceChildren(...problems, el("div", { class: "card" }, facts(pipeline, true)),
+    const helps = (what, button) => act(button, () => (what === "run" ? "Run started" : "Resumed"), () => post(`${path}/${what}`, what === "run" ? {} : undefined));
+    parts.head.replaceChildren(...[sentence(pipeline.headline, helps)].filter(Boolean), ...problems, el("div", { class: "card" }, facts(pipeline, true)),
       el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
         pipeline.tables.exclude.length ? ["; excluded ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
   };
 
   const drawWindows = (windows) => {
     sealed = windows.length;
+    overTime(parts.freshness, windows, Math.max(280, parts.windows.clientWidth - PADDING));
     if (!sealed) {
       const text = snapshotRows ? `No window is sealed yet, and ${number(snapshotRows)} rows are published by snapshots. The next run that finds changes seals a window.`
         : "No window is sealed yet. The first run that finds changes seals one.";
@@ -128,10 +133,10 @@ export async function detail(main, alive, name, tab) {
       parts.windows.replaceChildren(
         el("div", { class: "row between" }, el("h2", {}, "Windows"), el("div", { class: "tabs", role: "group", "aria-label": "What the chart shows" }, tabs)),
         el("div", { class: "chart" }, chart(windows, measure, Math.max(280, parts.windows.clientWidth - PADDING))),
-        table("Windows", ["Window", "Frozen", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Rows/s", "~Phases"], windows.map((one) => [
+        table("Windows", ["Window", "Frozen", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Latency", "#Rows/s", "~Phases"], windows.map((one) => [
           `#${one.window.number}`, one.run ? el("a", { href: airflow(one.run.href), target: "_top", title: one.run.run_id }, when(one.window.frozen_at_ms)) : when(one.window.frozen_at_ms),
           el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
-          totalOf(one).toFixed(1), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
+          totalOf(one).toFixed(1), duration(Math.max(0, one.sealed_at_ms - one.window.frozen_at_ms) / 1000), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
           Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])));
     };
     redraw = draw;
@@ -285,6 +290,7 @@ export async function detail(main, alive, name, tab) {
     };
     await Promise.all([
       quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
+      quietly("activity", parts.activity, (found) => activity(parts.activity, name, found.events)),
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
       !seen.tables || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),

@@ -334,6 +334,12 @@ def test_schemas_are_listed_with_their_ddl_statements(rest: Site) -> None:
         window = client.get(f"{API}/pipelines/rest/windows").json()["windows"][0]
         assert window["run"]["href"] == f"/dags/changefeed_ingest__rest/runs/{run_id}"
         content = client.get(f"{API}/pipelines/rest/schema").json()
+        events = client.get(f"{API}/pipelines/rest/activity").json()["events"]
+        (listed,) = client.get(f"{API}/pipelines", params={"name": ["rest", "nosuch"]}).json()["pipelines"]
+    assert window["sealed_at_ms"] >= window["window"]["frozen_at_ms"]
+    assert {"ALTER rest.t", f"window {window['window']['number']}: 0 rows"} <= {event["text"] for event in events}
+    assert (listed["name"], listed["last_hour"]["total"]) == ("rest", 1)
+    assert listed["headline"]["text"] == "Everything up to {at} is in Kafka."
     (table,) = [one for one in content["tables"] if one["table"] == "t"]
     assert table["primary_key"] == ["id"]
     columns = rest.mysql.execute(

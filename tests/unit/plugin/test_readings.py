@@ -95,3 +95,20 @@ def test_position_in_error_has_the_last_known_position(shop: Pipeline, monkeypat
     assert stale.errors == {"SourceUnavailableError": "db1 is down"}
     assert position.position(shop) == down, "metrics have no old values"
     assert position.position(shop, Staleness()) == gone
+
+
+def test_value_that_cannot_have_changed_is_not_read_again_until_it_expires(shop: Pipeline) -> None:
+    reads: list[str] = []
+
+    def read(checkpoint: str) -> Any:
+        return readings.read_cached(
+            "windows", shop, lambda: reads.append(checkpoint) or checkpoint, is_current=lambda kept: kept == checkpoint
+        )
+
+    assert [read(checkpoint) for checkpoint in ("a:1", "a:1", "a:2", "a:2")] == ["a:1", "a:1", "a:2", "a:2"]
+    assert reads == ["a:1", "a:2"]
+    readings.expire("shop")
+    assert read("a:2") == "a:2"
+    assert reads == ["a:1", "a:2", "a:2"]
+    with pytest.raises(SourceUnavailableError):
+        readings.read_cached("windows", shop, refuse(SourceUnavailableError("down")))

@@ -9,6 +9,8 @@ import pytest
 
 from changefeed.errors import SettingsError
 from changefeed.settings.file import (
+    files_by_name,
+    find_files,
     load_pipeline,
     load_pipelines,
     parse_without_functions,
@@ -360,6 +362,15 @@ def test_copy_with_the_same_name_is_refused_and_the_pipeline_continues(tmp_path:
     assert pipelines["shop"].owner == load_pipeline("shop", tmp_path).owner == "live"
     (message,) = errors.values()
     assert f"a copy.yaml: its pipeline name 'shop' is already that of {live}.yaml" in str(message)
+    assert files_by_name(tmp_path) == {name: find_files(name, tmp_path) for name in ("other", "shop")}
+    assert find_files("shop", tmp_path) == [path, tmp_path / "a copy.yaml"]
+
+
+def test_renamed_pipeline_is_found_by_its_new_name(tmp_path: Path) -> None:
+    path = write(tmp_path, "shop")
+    assert find_files("shop", tmp_path) == [path]
+    path.write_text(GOOD.format(name="shot"))  # of the same size, perhaps at the same moment
+    assert (find_files("shop", tmp_path), find_files("shot", tmp_path)) == ([], [path])
 
 
 def test_copy_does_not_replace_a_pipeline_that_was_changed_or_is_invalid(tmp_path: Path) -> None:

@@ -73,6 +73,10 @@ class LatestRecords(Mapping[Key, Value]):
         """The size of the record in the log."""
         return len(self._entries[key].record.value or b"")
 
+    def written_at_ms(self, key: Key) -> int:
+        """When the record was written, in Unix milliseconds."""
+        return self._entries[key].record.timestamp_ms
+
 
 @dataclass(frozen=True)
 class CommitLogState:

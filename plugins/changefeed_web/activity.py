@@ -1,0 +1,146 @@
+"""The sealed windows of a pipeline over time, and its last events, latest first."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.seek import SeekRecord
+
+BIN_SECONDS = 120
+BINS = 30
+"""The number of bins of the last hour."""
+
+
+@dataclass(frozen=True)
+class SealedWindow:
+    """What is shown of a sealed window: its range, its rows, and when it was frozen and sealed."""
+
+    number: int
+    start: BinlogCoordinates
+    head: BinlogCoordinates
+    frozen_at_ms: int
+    sealed_at_ms: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a pipeline in words, and the tab of the page that shows more about it."""
+
+    at_ms: int
+    kind: str
+    text: str
+    tab: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the REST API."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Ddl:
+    """A DDL statement without its text, which may have values: its coordinates, its first word and its tables."""
+
+    coordinates: BinlogCoordinates
+    verb: str
+    tables: tuple[str, ...]
+
+
+_VERBS = ("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE")
+
+
+def verb_of(sql: str) -> str:
+    """The first word of a DDL statement; "DDL of" for others, "table definition read again:" without a statement."""
+    first = sql.split(maxsplit=1)[0].upper() if sql.strip() else ""
+    if first in _VERBS:
+        return first
+    return "DDL of" if first else "table definition read again:"
+
+
+def last_hour(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any]:
+    """Published rows of the last hour: ``rows`` by two minutes, the oldest first, and ``total``.
+
+    ``newest_ms`` is when the last window with rows was sealed; None if there is none. Rows of snapshots are not in
+    windows.
+    """
+    rows = [0] * BINS
+    newest = None
+    for window in windows:
+        age = (now_ms - window.sealed_at_ms) / 1000
+        bin_index = BINS - 1 - max(0, int(age // BIN_SECONDS))
+        if bin_index >= 0:
+            rows[bin_index] += window.rows
+        if window.rows:
+            newest = max(newest or 0, window.sealed_at_ms)
+    return {"rows": rows, "total": sum(rows), "bin_seconds": BIN_SECONDS, "newest_ms": newest}
+
+
+def window_events(windows: Iterable[SealedWindow]) -> list[Event]:
+    """An event for each sealed window."""
+    return [
+        Event(window.sealed_at_ms, "window", f"window {window.number}: {_count(window.rows, 'row')}", "runs")
+        for window in windows
+    ]
+
+
+def seek_events(seeks: Iterable[SeekRecord]) -> list[Event]:
+    """An event for each seek, with its user and reason."""
+    return [Event(seek.at_ms, "seek", f"{seek.who} moved the checkpoint to {seek.to}", "history") for seek in seeks]
+
+
+def snapshot_events(snapshots: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """An event for the start of each snapshot. ``snapshots`` are those of `SnapshotStatus`."""
+    return [
+        Event(
+            one["began_ms"],
+            "snapshot",
+            f"snapshot of {_count(one['tables'], 'table')} began"
+            + (f", {_count(one['rows'], 'row')}, finished" if one["finished"] else ""),
+            "history",
+        )
+        for one in snapshots
+    ]
+
+
+def failure_events(runs: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str]) -> list[Event]:
+    """An event for each failed run. ``runs`` are those of `dag_state.runs` with ``end_ms``."""
+    return [
+        Event(run["end_ms"], "failure", f"run {outcomes.get(run['run_id'], 'failed')}", "runs")
+        for run in runs
+        if run["state"] == "failed" and run["end_ms"] is not None
+    ]
+
+
+def ddl_events(statements: Iterable[Ddl], windows: Sequence[SealedWindow]) -> list[Event]:
+    """An event for each DDL statement in one of the ``windows``, at the time at which the window was frozen.
+
+    The schema history has no times. Statements before the first of the windows are left out.
+    """
+    try:
+        ordered = sorted(windows, key=lambda window: window.start)
+    except ValueError:  # the windows are of servers with different binlog names
+        return []
+    starts = [window.start for window in ordered]
+    events = []
+    for statement in statements:
+        try:
+            index = bisect_right(starts, statement.coordinates) - 1
+            is_inside = index >= 0 and statement.coordinates < ordered[index].head
+        except ValueError:
+            continue
+        if is_inside:
+            text = f"{statement.verb} {', '.join(statement.tables)}".strip()
+            events.append(Event(ordered[index].frozen_at_ms, "ddl", text, "tables"))
+    return events
+
+
+def latest(limit: int, *events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The last ``limit`` events of all kinds, latest first, as plain values."""
+    merged = sorted((event for each in events for event in each), key=lambda event: event.at_ms, reverse=True)
+    return [event.to_json() for event in merged[:limit]]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,77 @@
+"""One sentence about a pipeline: up to when its changes are in Kafka, or what waits and what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def headline(dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """The sentence as ``text``, in which ``{at}`` is the time ``at_ms`` (Unix milliseconds; None if it has no time).
+
+    ``kind`` is good, warn, bad or ''. ``do`` is the action that helps, run or resume; None if there is none. ``dag`` is
+    the result of `dag_state`, ``position`` that of `position.position`.
+    """
+    if not dag["known"]:
+        return _sentence("Airflow has not loaded the pipeline's DAGs, so no run starts.", "warn")
+    if position["state"] == "error":
+        return _of_error(position)
+    if position["state"] == "new":
+        return _of_new(dag)
+    waits, at_ms = _waiting(position, now_ms)
+    has_failed = bool(dag["last_run"]) and dag["last_run"]["state"] == "failed" and not dag["running"]
+    if dag["paused"]:
+        what = waits and f"{waits}. Resume the pipeline to publish them."
+        return _sentence(f"Paused. {what or _DONE}", "warn", at_ms, "resume")
+    if has_failed:
+        what = waits or _DONE.rstrip(".")
+        return _sentence(f"The last run failed. {what}. Remove the cause, then run again.", "bad", at_ms, "run")
+    if parked := position.get("parked"):
+        tables = "1 parked table" if len(parked) == 1 else f"{len(parked)} parked tables"
+        return _sentence(f"Changes of {tables} wait. {waits + '.' if waits else _REST_DONE}", "bad", at_ms)
+    if not waits:
+        return _sentence(_DONE, "good", at_ms)
+    if dag["running"]:
+        return _sentence(f"{waits}. A run is under way.", "", at_ms)
+    if dag["next_run"] is None:
+        return _sentence(f"{waits}. No run is planned.", "warn", at_ms, "run")
+    return _sentence(f"{waits}. The next run publishes them.", "", at_ms)
+
+
+_DONE = "Everything up to {at} is in Kafka."
+_REST_DONE = "Everything else up to {at} is in Kafka."
+
+
+def _of_error(position: Mapping[str, Any]) -> dict[str, Any]:
+    if position.get("unavailable"):
+        return _sentence("The state is not known, because a server does not answer.", "bad")
+    return _sentence("The pipeline cannot run. The error says what to do.", "bad")
+
+
+def _of_new(dag: Mapping[str, Any]) -> dict[str, Any]:
+    if dag["running"]:
+        return _sentence("Nothing is published yet. The first run is under way.", "")
+    if dag["paused"]:
+        return _sentence("Nothing is published yet. Resume the pipeline to start.", "warn", None, "resume")
+    return _sentence("Nothing is published yet. The first run sets the checkpoint.", "", None, "run")
+
+
+def _waiting(position: Mapping[str, Any], now_ms: int) -> tuple[str, int | None]:
+    """What waits, without a full stop, and the time in it; '' and the time of the reading if nothing waits."""
+    read_at_ms = position.get("read_at_ms", now_ms)
+    if position["state"] == "current" or position.get("own_changes") is False:
+        return "", read_at_ms
+    behind = "" if position.get("lag_bytes") is None else f": {_bytes(position['lag_bytes'])} behind"
+    if position.get("lag_seconds") is None:
+        return f"Changes wait{behind}", None
+    return f"Changes since {{at}} wait{behind}", int(read_at_ms - position["lag_seconds"] * 1000)
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _sentence(text: str, kind: str, at_ms: int | None = None, do: str | None = None) -> dict[str, Any]:
+    return {"text": text, "kind": kind, "at_ms": at_ms if "{at}" in text else None, "do": do}

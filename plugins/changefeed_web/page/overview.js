@@ -1,0 +1,50 @@
+// The first parts of a pipeline's overview: one sentence on its state, its last events in one line, and latency and lag over time.
+
+import { el } from "./dom.js";
+import { OVER_TIME, timeChart } from "./timechart.js";
+
+// The time of day, with the date if it is of another day.
+function moment(milliseconds) {
+  const at = new Date(milliseconds);
+  const time = at.toLocaleTimeString("en-GB");
+  const text = at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+  return el("time", { datetime: at.toISOString(), title: at.toISOString() }, text);
+}
+
+// The text of `headline` of the API as nodes: its {at} becomes a time.
+export function words({ text, at_ms: at }) {
+  const [before, after] = text.split("{at}");
+  return after === undefined ? [before] : [before, moment(at), after];
+}
+
+const DO = { run: "Run now", resume: "Resume" };
+
+// The sentence, with a button for what helps; `act` does it.
+export function sentence(headline, act) {
+  if (!headline) return null;
+  const button = headline.do ? el("button", { onclick: () => act(headline.do, button) }, DO[headline.do]) : null;
+  return el("p", { class: `headline ${headline.kind}` }, el("span", {}, words(headline)), button);
+}
+
+const tabOf = (name, tab) => `#/pipelines/${encodeURIComponent(name)}/${tab}`;
+
+// The last events, latest first, each a link to its tab.
+export function activity(place, name, events) {
+  place.replaceChildren(el("h2", {}, "Activity"), events.length
+    ? el("ul", { class: "events" }, events.map((one) => el("li", { class: one.kind }, moment(one.at_ms), " ", el("a", { href: tabOf(name, one.tab) }, one.text))))
+    : el("p", { class: "empty" }, "Nothing yet."));
+}
+
+let chosen = Object.keys(OVER_TIME)[0];
+
+// Latency and lag of the sealed windows, on an axis of time.
+export function overTime(place, windows, width) {
+  place.hidden = !windows.length;
+  if (!windows.length) return;
+  const choose = (one) => { chosen = one; overTime(place, windows, width); place.querySelector('[aria-pressed="true"]').focus(); };
+  const buttons = Object.keys(OVER_TIME).map((one) => el("button", { "aria-pressed": String(one === chosen), onclick: () => choose(one) }, one));
+  place.replaceChildren(
+    el("div", { class: "row between" }, el("h2", {}, "Freshness"), el("div", { class: "tabs", role: "group", "aria-label": "What is shown over time" }, buttons)),
+    el("p", { class: "soft" }, OVER_TIME[chosen].about),
+    el("div", { class: "chart" }, timeChart(windows, chosen, width)));
+}

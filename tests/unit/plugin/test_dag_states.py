@@ -1,0 +1,94 @@
+"""The states of several DAGs, and the errors of their last runs, from few queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from airflow.models import import_all_models
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from sqlalchemy import create_engine, event
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
+
+from changefeed_web import dag_state
+from changefeed_web.dag_state import dag_states, last_errors
+
+BEGAN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The statements that are sent to a database with three DAGs: `a` is paused and has two runs, `b` has one."""
+    import_all_models()  # to which foreign keys of the tables refer
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    for model in (DagModel, DagRun, TaskInstance):
+        model.__table__.create(engine)  # type: ignore[attr-defined]
+
+    @contextmanager
+    def session() -> Iterator[Session]:
+        with Session(engine) as opened:
+            yield opened
+
+    with engine.begin() as connection:
+        for dag_id, paused in (("a", True), ("b", False), ("c", False)):
+            dag = {"dag_id": dag_id, "is_paused": paused, "is_stale": dag_id == "c", "bundle_name": "dags"}
+            connection.execute(_insert(DagModel, dag))
+        runs = [("a", "1", "success", 0), ("a", "2", "running", 60), ("a", "3", "queued", 30), ("b", "2", "failed", 0)]
+        for dag_id, run_id, state, seconds in runs:
+            moment = BEGAN + timedelta(seconds=seconds)
+            run = {"dag_id": dag_id, "run_id": run_id, "state": state, "run_after": moment, "log_template_id": 1}
+            connection.execute(_insert(DagRun, run))
+        tasks = [("a", "2", "plan", "success"), ("a", "2", "ingest", "up_for_retry"), ("b", "2", "ingest", "failed")]
+        for dag_id, run_id, task_id, state in tasks:
+            task = {"id": uuid4(), "dag_id": dag_id, "run_id": run_id, "task_id": task_id, "state": state}
+            connection.execute(_insert(TaskInstance, {**task, "try_number": 1, "max_tries": 2, "map_index": -1}))
+    monkeypatch.setattr(dag_state, "create_session", session)
+    sent: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
+    yield sent
+    engine.dispose()
+
+
+def _insert(model: Any, values: dict[str, Any]) -> Any:
+    """An INSERT of ``values``, and of 0 in the other columns that need a value."""
+    columns = model.__table__.columns
+    needed = [one.name for one in columns if not (one.nullable or one.primary_key or one.default or one.server_default)]
+    return model.__table__.insert().values({**dict.fromkeys(needed, 0), **values})
+
+
+def test_each_dag_has_its_own_latest_run_and_unfinished_runs(queries: list[str]) -> None:
+    states = dag_states(["a", "b", "c", "d"])
+    assert len(queries) == 4
+    assert [states[each]["known"] for each in "abcd"] == [True, True, False, False]
+    assert states["a"]["last_run"]["run_id"] == "2"
+    assert (states["a"]["running"], states["a"]["held"]) == (["2", "3"], ["2", "3"])
+    assert states["b"]["last_run"]["state"] == "failed"
+    assert (states["b"]["running"], states["b"]["held"], states["d"]["paused"]) == ([], [], None)
+    assert states["c"]["last_run"] is None
+    assert dag_state.dag_state("b") == states["b"]
+
+
+def test_errors_are_of_the_named_runs_and_their_logs_are_read_once(
+    queries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(dag_state, "_errors_in_log", lambda failed, _: read.append(failed.dag_id) or "no broker")
+    for _ in range(2):
+        queries.clear()
+        errors = last_errors({"a": "2", "b": "2", "c": "2"}, lambda dag_id: dag_id == "a")
+        assert len(queries) == 2
+        assert {dag_id: (error["task_id"], error["retried"]) for dag_id, error in errors.items()} == {
+            "a": ("ingest", True),
+            "b": ("ingest", False),
+        }
+        assert errors["a"]["text"] == "no broker"
+        assert errors["b"]["text"].startswith("to see the error, you need Airflow's permission")
+    assert read == ["a"]
+    assert last_errors({"a": "1", "b": "3"}, lambda _: True) == {}
