@@ -136,12 +136,12 @@ function refuse(title, error, field, message) {
   message.scrollIntoView({ block: "nearest" });
 }
 
-// The lines, as numbers from 0, whose numbers or settings an error names.
+// The lines, as numbers from 0, whose numbers or settings an error names; of a setting that the text does not have, its section.
 function linesOf(text, lines) {
   const numbers = [...text.matchAll(/\bline (\d+)/g)].map(([, line]) => Number(line) - 1).filter((line) => line < lines.length);
   if (numbers.length) return [...new Set(numbers)];
-  const names = [...text.matchAll(/^([a-z_]+)\b|([a-z_]+(?:\.[a-z_]+)+)|`([a-z_]+)`/g)].map(([, ...names_]) => names_.find(Boolean));
-  const line = names.map((name) => lineOf(lines, name)).find((found) => found >= 0);
+  const names = [...text.matchAll(/([a-z_]+(?:\.[a-z_]+)+)|`([a-z_]+)`|^([a-z_]+)\b/g)].map(([, ...names_]) => names_.find(Boolean));
+  const line = names.flatMap((name) => [name, name.split(".")[0]]).map((name) => lineOf(lines, name)).find((found) => found >= 0);
   return line === undefined ? [] : [line];
 }
 
