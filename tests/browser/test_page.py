@@ -113,6 +113,7 @@ def database(airflow_site: Site) -> Iterator[str]:
         airflow_site.mysql.execute(
             *(f"INSERT INTO page.orders (n) VALUES ({row}), (1), (2)" for row in range(20 + 30 * number)),
             *["INSERT INTO page.customers (name) VALUES ('Ada')"] * 10,
+            f"UPDATE page.orders SET n = {76 + number} WHERE id = 3",
         )
         airflow_site.run("changefeed_ingest__page")
     yield "page"
@@ -544,17 +545,40 @@ def test_window_shows_its_time_and_links_to_its_run(page: Page) -> None:
 
 
 @pytest.mark.extended
+def test_records_over_rest_have_images_window_and_run_for_editors_only(page: Page) -> None:
+    path = "/changefeed/api/pipelines/page/records"
+    with page.site.client("vera") as viewer, page.site.client("ulf") as client:
+        assert "permission for PUT on DAG changefeed_ingest__page" in viewer.get(path).json()["detail"]
+        topics = {one["topic"]: one["tables"] for one in client.get(path).json()["topics"]}
+        assert topics["page.orders"] == ["page.orders"]
+        found = client.get(path, params={"table": "page.orders", "key": '{"id":3}'}).json()
+        last, middle, first = found["records"]
+        assert len(found["searched"]["partitions"]) == 1, "only the key's partition is read"
+        assert [one["changes"][0]["op"] for one in (last, middle, first)] == ["u", "u", "c"]
+        assert (last["changes"][0]["before"]["n"], last["changes"][0]["after"]["n"]) == ("76", "77")
+        assert last["window"] > first["window"]
+        assert last["run"]["href"].startswith("/dags/changefeed_ingest__page/runs/")
+        for name in ("id", "coordinates"):
+            params = {"topic": "page.orders", name: last[name]}
+            same = client.get(path, params=params).json()["records"]
+            assert [(one["partition"], one["offset"]) for one in same] == [(last["partition"], last["offset"])]
+        params = {"topic": "page.orders", "since": "2999-01-01"}
+        assert client.get(path, params=params).json()["records"] == []
+        foreign = client.get(path, params={"topic": "rest.t"})
+        assert (foreign.status_code, foreign.json()["error"]) == (422, "SettingsError")
+
+
+@pytest.mark.extended
 def test_records_are_searched_by_key_and_show_both_images(page: Page) -> None:
-    page.site.mysql.execute("UPDATE page.customers SET name = 'Zoë' WHERE id = 3")
-    page.site.run("changefeed_ingest__page")
+    width(page, 1280)
     page.open("pipelines/page/records")
-    page.click("select[name=topic] option[value='page.customers']")
+    page.click("select[name=topic] option[value='page.orders']")
     page.find("input[name=key]").send_keys("3")
     page.click("button", "Show records")
-    page.find("p[role=status]", "2 records. The search is complete.")
+    page.find("p[role=status]", "3 records. The search is complete.")
     page.click(".records summary", "update")
-    row = page.find(".records td .changed", "Zoë").find_element(By.XPATH, "./ancestor::tr").text
-    assert row.split() == ["name", '"Ada"', '"Zoë"', "changed"]
+    row = page.find(".records td .changed", "77").find_element(By.XPATH, "./ancestor::tr").text
+    assert row.split() == ["n", "76", "77", "changed"]
     assert page.find(".records dd a[href*='/dags/changefeed_ingest__page/runs/']").text.startswith("run ")
     for scheme, pixels in product(("light", "dark"), (1280, 390)):
         theme(page, scheme)

@@ -77,19 +77,19 @@ class _LimitError(Exception):
 def search_backwards(
     reader: RangeReader,
     ranges: Mapping[TopicPartition, tuple[int, int]],
-    wanted: int,
+    count: int,
     matches: Callable[[KafkaRecord], bool],
     *,
     limits: SearchLimits,
     timeout_seconds: float,
 ) -> tuple[list[KafkaRecord], Searched]:
-    """The newest ``wanted`` records of ``ranges`` for which ``matches`` is true, the newest first.
+    """The newest ``count`` records of ``ranges`` for which ``matches`` is true, the newest first.
 
     Within a partition a record with a higher offset is newer. Between partitions the timestamps decide. A limit ends
     the search, and `Searched` has the limit. Raises what ``reader`` raises, BrokerUnavailableError also if no record
     arrives for ``timeout_seconds``.
     """
-    search = _Search(ranges, wanted, matches, limits, time.monotonic() + limits.seconds)
+    search = _Search(ranges, count, matches, limits, time.monotonic() + limits.seconds)
     stopped_by: Stop = ""
     while not stopped_by and (partitions := search.unfinished()):
         stopped_by = search.read_round(reader, partitions, timeout_seconds)
@@ -119,22 +119,22 @@ class _Search:
     def __init__(
         self,
         ranges: Mapping[TopicPartition, tuple[int, int]],
-        wanted: int,
+        count: int,
         matches: Callable[[KafkaRecord], bool],
         limits: SearchLimits,
         deadline: float,
     ) -> None:
         self._parts = [_Part(name, low, end) for name, (low, end) in sorted(ranges.items())]
-        self._wanted, self._matches, self._deadline = wanted, matches, deadline
+        self._count, self._matches, self._deadline = count, matches, deadline
         self._left, self._bytes_left = limits.records, limits.size_bytes
         self._read = 0
         self._is_careful = False
-        self._share = max(1, min(wanted, _FIRST_ROUND // max(1, len(self._parts))))
+        self._share = max(1, min(count, _FIRST_ROUND // max(1, len(self._parts))))
 
     def unfinished(self) -> list[_Part]:
-        """The partitions that may have one of the wanted records in their unread ranges."""
+        """The partitions that may have one of the newest records in their unread ranges."""
         found = sorted((at for part in self._parts for at, _ in part.found), reverse=True)
-        least = found[self._wanted - 1] if len(found) >= self._wanted else -math.inf
+        least = found[self._count - 1] if len(found) >= self._count else -math.inf
         return [part for part in self._parts if part.low < part.end and part.oldest_ms > least]
 
     def read_round(self, reader: RangeReader, parts: Sequence[_Part], timeout_seconds: float) -> Stop:
@@ -181,7 +181,7 @@ class _Search:
         """The newest matching records, the newest first."""
         found = [(at, _place(record), record) for part in self._parts for at, record in part.found]
         found.sort(key=lambda each: each[:2], reverse=True)
-        return [record for _, _, record in found[: self._wanted]]
+        return [record for _, _, record in found[: self._count]]
 
     def describe(self, stopped_by: Stop) -> Searched:
         """How far the search has read."""

@@ -68,12 +68,12 @@ def read_records(
     topics: Mapping[str, PipelineTopic],
     topic: PipelineTopic,
     state: CommitLogState,
-    wanted: RecordFilter,
+    conditions: RecordFilter,
     *,
     limit: int = 20,
     limits: SearchLimits = _LIMITS,
 ) -> FoundRecords:
-    """At most ``limit`` committed records of ``topic`` that match ``wanted``, the newest first.
+    """At most ``limit`` committed records of ``topic`` that match ``conditions``, the newest first.
 
     ``topics`` are all topics of the pipeline, ``state`` is the state of its commit log. The search ends at ``limits``.
     Of a topic of kind `published` only records of known windows are returned, because other programs may write to it.
@@ -88,9 +88,9 @@ def read_records(
     view = RecordView(connections.pipeline, topics, connections.routes.format(0), schemas)
     partitions = [(topic.topic, number) for number in range(count)]
     with partition_reader(connections.kafka, partitions, "to show records") as reader:
-        ranges = windows.limit_ends(_ranges(reader, wanted), wanted.place)
-        search = _TopicSearch(view, topic, windows, wanted, limit, limits, connections.kafka.timeout_seconds)
-        key = _partition_of_key(connections, topic, wanted, count)
+        ranges = windows.limit_ends(_ranges(reader, conditions), conditions.place)
+        search = _TopicSearch(view, topic, windows, conditions, limit, limits, connections.kafka.timeout_seconds)
+        key = _partition_of_key(connections, topic, conditions, count)
         if key is not None:
             found = search.in_partition(reader, ranges, key)
             if found is not None:
@@ -103,7 +103,7 @@ class _TopicSearch:
     view: RecordView
     topic: PipelineTopic
     windows: RecordWindows
-    wanted: RecordFilter
+    conditions: RecordFilter
     limit: int
     limits: SearchLimits
     timeout_seconds: float
@@ -148,9 +148,9 @@ class _TopicSearch:
         return FoundRecords(tuple(shown), searched)
 
     def _matches(self, record: KafkaRecord) -> bool:
-        if not self.wanted.matches(record):
+        if not self.conditions.matches(record):
             return False
-        if self.wanted.key and not self.wanted.matches_key(self.view.key(record)):
+        if self.conditions.key and not self.conditions.matches_key(self.view.key(record)):
             return False
         return self.topic.kind != "published" or self.windows.number_of(record) is not None
 
@@ -221,14 +221,14 @@ def _has(manifest: Manifest, place: BinlogCoordinates) -> bool:
         return False
 
 
-def _ranges(reader: PartitionReader, wanted: RecordFilter) -> dict[TopicPartition, tuple[int, int]]:
+def _ranges(reader: PartitionReader, conditions: RecordFilter) -> dict[TopicPartition, tuple[int, int]]:
     """The offsets of each partition that may have records of the requested time."""
     first, ends = reader.first_offsets(), reader.last_stable_offsets()
-    since = reader.offsets_at(wanted.since_ms) if wanted.since_ms is not None else {}
-    until = reader.offsets_at(wanted.until_ms) if wanted.until_ms is not None else {}
+    since = reader.offsets_at(conditions.since_ms) if conditions.since_ms is not None else {}
+    until = reader.offsets_at(conditions.until_ms) if conditions.until_ms is not None else {}
     ranges = {}
     for name, end in ends.items():
-        low = first[name] if wanted.since_ms is None else since.get(name)
+        low = first[name] if conditions.since_ms is None else since.get(name)
         last = until.get(name)
         stop = end if last is None else min(end, last)
         ranges[name] = (stop, stop) if low is None else (min(low, stop), stop)
@@ -236,11 +236,11 @@ def _ranges(reader: PartitionReader, wanted: RecordFilter) -> dict[TopicPartitio
 
 
 def _partition_of_key(
-    connections: PipelineConnections, topic: PipelineTopic, wanted: RecordFilter, count: int
+    connections: PipelineConnections, topic: PipelineTopic, conditions: RecordFilter, count: int
 ) -> bytes | None:
     """The bytes of the requested key if the settings let it choose the partition; None otherwise."""
     if count < 2 or not topic.tables:
         return None
     routes = [connections.routes.of(*name.partition(".")[::2]) for name in topic.tables]
     by_key = all(route is not None and route.route.partition_by == "key" for route in routes)
-    return wanted.key_bytes if by_key else None
+    return conditions.key_bytes if by_key else None

@@ -367,32 +367,6 @@ def test_routing_of_each_table_is_listed(rest: Site) -> None:
 
 
 @pytest.mark.extended
-def test_records_are_found_by_key_with_their_window_and_run(rest: Site) -> None:
-    with rest.client("ulf") as client:
-        client.post(f"{API}/pipelines/rest/resume")
-    rest.mysql.execute("INSERT INTO rest.t (id) VALUES (70), (71)")
-    rest.run("changefeed_ingest__rest")
-    rest.mysql.execute("DELETE FROM rest.t WHERE id = 70")
-    rest.run("changefeed_ingest__rest")
-    path = f"{API}/pipelines/rest/records"
-    with rest.client("vera") as viewer, rest.client("ulf") as client:
-        assert "permission for PUT on DAG changefeed_ingest__rest" in viewer.get(path).json()["detail"]
-        topics = {one["topic"]: one["tables"] for one in client.get(path).json()["topics"]}
-        assert topics["rest.t"] == ["rest.t"]
-        tombstone, deleted, inserted = client.get(path, params={"table": "rest.t", "key": "70"}).json()["records"]
-        assert tombstone["value"] is None
-        assert [one["changes"][0]["op"] for one in (deleted, inserted)] == ["d", "c"]
-        assert deleted["changes"][0]["before"]["id"] == inserted["changes"][0]["after"]["id"] == "70"
-        assert deleted["window"] > inserted["window"]
-        assert deleted["run"]["href"].startswith("/dags/changefeed_ingest__rest/runs/")
-        place = {"topic": "rest.t", "coordinates": inserted["coordinates"]}
-        assert len(client.get(path, params=place).json()["records"]) == 2, "both rows of the statement"
-        assert client.get(path, params={**place, "since": "2999-01-01"}).json()["records"] == []
-        foreign = client.get(path, params={"topic": "page.orders"})
-        assert (foreign.status_code, foreign.json()["error"]) == (422, "SettingsError")
-
-
-@pytest.mark.extended
 def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
     with rest.client("vera") as client:
         text = client.get("/changefeed/metrics").text
