@@ -57,6 +57,7 @@ schedule: null
 """
 WINDOWS = 60
 LONGEST_SECONDS = 900
+LOG_CHARACTERS = 6000
 
 
 class Bench:
@@ -161,14 +162,17 @@ def chromium(bench: Bench) -> Iterator[webdriver.Chrome]:
         browser.quit()
 
 
-def measure_answer(client: httpx.Client) -> None:
+def measure_answer(bench: Bench, client: httpx.Client) -> None:
     """Print time and size of the list without live values."""
     seconds, size = [], 0
     for _ in range(5):
         began = time.perf_counter()
         answer = client.get("/changefeed/api/pipelines", params={"live": "false"})
         seconds.append(time.perf_counter() - began)
-        answer.raise_for_status()
+        if answer.is_error:
+            time.sleep(2)  # until the log has the error
+            log = (bench.airflow.directory / "api-server.log").read_text()
+            raise SystemExit(f"expected the list of pipelines, found {answer.status_code}: {log[-LOG_CHARACTERS:]}")
         size = len(answer.content)
     states = {one["standing"]["text"] for one in answer.json()["pipelines"]}
     print(
@@ -235,7 +239,7 @@ def measure(pipelines: int, project: Path, *, without_dags: bool) -> None:
                 loaded = wait_for(lambda: known_dags(client) >= pipelines, "Airflow has all DAGs")
                 print(f"Airflow loads the DAGs         {loaded:.0f} s", flush=True)
             bench.store_checkpoints(client)
-            measure_answer(client)
+            measure_answer(bench, client)
         print(f"a minute without a page        {measure_cpu(bench):.1f} s of CPU", flush=True)
         with chromium(bench) as browser:
             measure_page(bench, browser)
