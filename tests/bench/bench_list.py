@@ -81,6 +81,8 @@ class Bench:
                 "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",
                 "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
                 "CHANGEFEED_PIPELINES": str(self.yaml),
+                # before the packages of this Python, which may have another checkout's plugin
+                "PYTHONPATH": os.pathsep.join(str(project.absolute() / part) for part in ("include", "plugins")),
             },
             owner=ProcessId.own(),
             quick=True,
