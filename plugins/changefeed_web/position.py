@@ -168,7 +168,7 @@ def ddl_statements(pipeline: Pipeline, window: int, stale: Staleness | None = No
         captured = [
             Ddl(entry.coordinates, verb_of(entry.sql), names)
             for entry in entries
-            if (names := tuple(str(name) for name in entry.touched if pipeline.tables.matches(*name)))
+            if (names := tuple(".".join(name) for name in entry.touched if pipeline.tables.matches(*name)))
         ]
         return window, captured
 
