@@ -122,8 +122,8 @@ Open the address, log in, and click Changefeed. The writer changes rows again. I
   eval "$(.venv/bin/python -m devstack env)"     # use these servers
   changefeed status {PIPELINE}
   changefeed tail {PIPELINE} --from-beginning -n 3
-Next: docs/tutorial.md adds a pipeline of your own. To allow users more on the page and over REST, name a site file in
-CHANGEFEED_SITE before `make demo`: docs/reference/site-settings.md.
+Next: docs/tutorial.md adds a pipeline of your own; so does New pipeline on the page, with the connections that
+.devstack/servers/site.yaml allows (docs/reference/site-settings.md).
 To end the demo, press Ctrl-C here, or run `make stop` in another terminal."""
     )
 

@@ -39,6 +39,14 @@ from devstack.yarn import fetch_yarn
 MYSQL_VARIABLE = "MYSQL_URL"
 KAFKA_VARIABLE = "KAFKA_BOOTSTRAP"
 
+SITE_VARIABLE = "CHANGEFEED_SITE"
+SITE = """\
+# What users of the demo may set on the page and over REST, beyond the safe defaults: docs/reference/site-settings.md
+# describes all keys. To use a file of your own, name it in CHANGEFEED_SITE before `make demo`.
+connections:
+  - {source: mysql_shop, kafka: kafka_shop}
+"""
+
 FOLLOWER_OPTIONS: Options = {
     "skip-log-bin": "ON",
     "gtid-mode": "OFF",
@@ -81,6 +89,7 @@ class Stack:
         self._mariadb = MariadbServer(servers / "mariadb", home=self.home)
         self._follower = MysqlServer(servers / "mysql-2", options=FOLLOWER_OPTIONS, home=self.home)
         self._kafka = KafkaBroker(servers / "kafka", home=self.home)
+        self._site = servers / "site.yaml"
         self._chosen: SqlServer | None = None
 
     # --- addresses
@@ -110,7 +119,8 @@ class Stack:
             "kafka_shop": f"kafka://{self.bootstrap}",
             "spark_default": json.dumps({"conn_type": "spark", "host": "local[*]"}),
         }
-        return AirflowServer(self.home.servers / "airflow", connections=connections, home=self.home)
+        settings = {} if SITE_VARIABLE in os.environ else {SITE_VARIABLE: str(self._site)}
+        return AirflowServer(self.home.servers / "airflow", connections=connections, settings=settings, home=self.home)
 
     @property
     def mysql_url(self) -> str:
@@ -199,6 +209,7 @@ class Stack:
             for start in starts:
                 start.result()
             report("Start Airflow")
+            write_site(self._site)
             self.airflow.start()
 
     def stop(self) -> list[str]:
@@ -279,6 +290,14 @@ class Stack:
 
 def _condition(running: bool) -> Condition:
     return Condition.RUNNING if running else Condition.STOPPED
+
+
+def write_site(path: Path) -> None:
+    """Write the site's file of the demo, unless it exists. Only its owner may write it, whatever the umask is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch(0o600)
+        path.write_text(SITE)
 
 
 def _existing_mysql() -> str | None:
