@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -348,11 +349,11 @@ def _route_text(route: Any, schema: Mapping[str, Any]) -> str:
     text += f"Needs: {needs}. Answers {success}.\n\n"
     parameters = [each for each in operation.get("parameters", []) if each["in"] != "path"]
     rows = [
-        [code(each["name"]), each["in"], *_json_row(each["schema"], {}), each.get("description", "")]
+        [code(each["name"]), each["in"], *_json_row(each["schema"], {}), _example(each["example"]), each["description"]]
         for each in parameters
     ]
     if rows:
-        text += table(["parameter", "in", "type", "default", "description"], rows)
+        text += table(["parameter", "in", "type", "default", "example", "description"], rows)
     if body := operation.get("requestBody"):
         name = _model_of(body)
         may_be_missing = "" if body.get("required") else ", which may be missing"
@@ -373,13 +374,18 @@ def _body_text(name: str, definitions: Mapping[str, Any]) -> str:
     for key, field in model["properties"].items():
         kind, default = _json_row(field, definitions)
         default = "required" if key in required else default
-        rows.append([code(key), with_unit(key, kind), default, field.get("description", "")])
-    columns = ["field", "type", "default", "description"]
+        rows.append([code(key), with_unit(key, kind), default, _example(field["examples"][0]), field["description"]])
+    columns = ["field", "type", "default", "example", "description"]
     return f"### {name}\n\n{prose(model.get('description'))}\n\n{table(columns, rows)}"
 
 
 def _json_row(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
     return [type_of(schema, definitions), value_of(schema.get("default"))]
+
+
+def _example(value: Any) -> str:
+    is_line = isinstance(value, str) and "\n" not in value
+    return code(value if is_line else json.dumps(value, ensure_ascii=False))
 
 
 def _permissions(endpoint: Callable[..., Any]) -> str:

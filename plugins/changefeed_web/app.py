@@ -15,6 +15,7 @@ from changefeed.settings.site import load_site
 from changefeed_web import actions, checks, editing, history, metrics, pipelines, records
 from changefeed_web.access import GetUserDep
 from changefeed_web.bodies import BoundedBodies
+from changefeed_web.examples import add_examples
 from changefeed_web.headers import SecurityHeaders
 from changefeed_web.origins import Hosts, OriginCheck
 from changefeed_web.slots import RETRY_AFTER_SECONDS
@@ -25,7 +26,7 @@ PAGE = Path(__file__).parent / "page"
 def create_app() -> FastAPI:
     """A new application. Raises SettingsError if the site file is invalid."""
     hosts = Hosts.of(conf.get("api", "base_url", fallback="") or "", load_site().hosts)
-    app = FastAPI(
+    app = _Api(
         title="changefeed",
         description="Pipelines that publish MySQL's row changes to Kafka. Send a token of Airflow as "
         "`Authorization: Bearer`; "
@@ -49,6 +50,13 @@ def create_app() -> FastAPI:
     )
     app.add_middleware(SecurityHeaders)  # added last, so it is the outermost
     return app
+
+
+class _Api(FastAPI):
+    """Describes itself with examples."""
+
+    def openapi(self) -> dict[str, Any]:
+        return add_examples(super().openapi())
 
 
 async def _page(request: Request) -> Response:

@@ -47,6 +47,5 @@ class PipelineBody(BaseModel):
             min_length=1,
             max_length=200_000,
             description="The complete text of the pipeline's YAML file, at most 200,000 characters.",
-            examples=["name: shop\nsource: …"],
         ),
     ]

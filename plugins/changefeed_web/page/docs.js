@@ -19,17 +19,19 @@ function show(api) {
 }
 
 function article({ path, method, operation }, api) {
-  const inputs = (operation.parameters || []).filter((one) => one.in !== "path").map((one) => [one.name, one.in, typeOf(one.schema, api), one.description || ""]);
+  const inputs = (operation.parameters || []).filter((one) => one.in !== "path").map((one) => [one.name, one.in, typeOf(one.schema, api), example(one.example), one.description || ""]);
   const body = operation.requestBody && resolve(operation.requestBody.content["application/json"].schema, api);
   const required = (body && body.required) || [];
   for (const [name, schema] of Object.entries((body && body.properties) || {})) {
-    inputs.push([name, required.includes(name) ? "body, required" : "body", typeOf(schema, api), schema.description || ""]);
+    inputs.push([name, required.includes(name) ? "body, required" : "body", typeOf(schema, api), example(schema.examples && schema.examples[0]), schema.description || ""]);
   }
   return el("article", {},
     el("h3", { class: "call" }, el("span", { class: "badge" }, method.toUpperCase()), el("code", {}, path)),
     el("p", {}, (operation.description || operation.summary).replaceAll("``", "")),
-    inputs.length ? table(`Parameters of ${method} ${path}`, ["Name", "In", "Type", "~Description"], inputs.map(([name, ...rest]) => [el("code", {}, name), ...rest])) : null);
+    inputs.length ? table(`Parameters of ${method} ${path}`, ["Name", "In", "Type", "Example", "~Description"], inputs.map(([name, ...rest]) => [el("code", {}, name), ...rest])) : null);
 }
+
+const example = (value) => (value === undefined ? "" : el("code", {}, typeof value === "string" ? value : JSON.stringify(value)));
 
 // The schema that a reference names, or the only alternative that is not null.
 function resolve(schema, api) {
