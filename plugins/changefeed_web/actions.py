@@ -1,5 +1,6 @@
 """REST routes that act on a pipeline: each starts a DAG run, or pauses or resumes something."""
 
+from collections.abc import Callable
 from typing import Any
 
 from airflow.api.common.trigger_dag import trigger_dag
@@ -28,11 +29,40 @@ from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.settings.site import site_archive
 from changefeed_web import position, readings, slots
 from changefeed_web.access import GetUserDep, require_permission, write_audit_log
-from changefeed_web.dag_state import dag_state
+from changefeed_web.dag_state import dag_state, known_dags
 from changefeed_web.loading import missing_dag
 from changefeed_web.pipelines import pipeline_of
 
 router = APIRouter(tags=["actions"])
+
+
+@router.get("/pipelines/{name}/actions")
+def list_actions(name: str, user: GetUserDep) -> dict[str, str | None]:
+    """Why ``snapshot``, ``backfill``, ``verify`` and ``seek`` cannot be started now; null for each that can.
+
+    An action may still be refused for what it is asked to do.
+    """
+    require_permission(user, "GET", name)
+    pipeline_of(name)
+    checks = {
+        "snapshot": (_require_snapshot_permission, snapshot_dag_id),
+        "backfill": (_require_backfill_permission, backfill_dag_id),
+        "verify": (_require_verify_permission, verify_dag_id),
+        "seek": (_require_seek_possible, seek_dag_id),
+    }
+    loaded = known_dags(dag_id(name) for _, dag_id in checks.values())
+    return {
+        action: _reason_against(check, name, user) or (None if dag_id(name) in loaded else _explain_missing(name))
+        for action, (check, dag_id) in checks.items()
+    }
+
+
+def _reason_against(check: Callable[[str, Any], None], name: str, user: Any) -> str | None:
+    try:
+        check(name, user)
+    except HTTPException as refused:
+        return str(refused.detail)
+    return None
 
 
 @router.post("/pipelines/{name}/pause")
@@ -89,13 +119,7 @@ def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
         raise HTTPException(
             409, f"expected the checkpoint at {body.expected}, found {plan['from']}. Nothing was changed; look again"
         )
-    dag = dag_state(ingest_dag_id(name))
-    under_way = [run_id for run_id in dag["running"] if run_id not in dag["held"]]
-    if under_way:
-        wait = "its task ends" if dag["paused"] else "the run ends, or pause the pipeline and wait until its task ends"
-        raise HTTPException(
-            409, f"pipeline {name!r} has run {under_way[0]} under way. Nothing was changed; wait until {wait}"
-        )
+    _require_no_run(name)
     conf = {"to": body.to, "why": body.why, "expected": plan["from"], "finish": body.finish, "apply": True}
     return {**_trigger_run(user, "seek", name, seek_dag_id(name), conf), "plan": plan}
 
@@ -167,7 +191,7 @@ def resume_snapshot(name: str, user: GetUserDep) -> dict[str, Any]:
 def verify(name: str, user: GetUserDep, body: VerifyRequest | None = None) -> dict[str, Any]:
     """Start a run of the pipeline's verify DAG, which compares the topics with the source or with one of the pipeline's
     `followers`. It changes none of them."""
-    require_permission(user, "POST", name, run=True, dag_id=verify_dag_id(name))
+    _require_verify_permission(name, user)
     request, pipeline = body or VerifyRequest(), pipeline_of(name)
     if request.follower:
         find_follower(pipeline.followers, request.follower)
@@ -190,6 +214,26 @@ def unpark(name: str, user: GetUserDep, body: UnparkRequest | None = None) -> di
 def _require_seek_permission(name: str, user: Any) -> None:
     require_permission(user, "PUT", name)
     require_permission(user, "POST", name, run=True, dag_id=seek_dag_id(name))
+
+
+def _require_seek_possible(name: str, user: Any) -> None:
+    _require_seek_permission(name, user)
+    _require_no_run(name)
+
+
+def _require_no_run(name: str) -> None:
+    """Answer 409 while a run of the pipeline is under way; one that a pause holds is allowed."""
+    dag = dag_state(ingest_dag_id(name))
+    under_way = [run_id for run_id in dag["running"] if run_id not in dag["held"]]
+    if under_way:
+        wait = "its task ends" if dag["paused"] else "the run ends, or pause the pipeline and wait until its task ends"
+        raise HTTPException(
+            409, f"pipeline {name!r} has run {under_way[0]} under way. Nothing was changed; wait until {wait}"
+        )
+
+
+def _require_verify_permission(name: str, user: Any) -> None:
+    require_permission(user, "POST", name, run=True, dag_id=verify_dag_id(name))
 
 
 def _require_backfill_permission(name: str, user: Any) -> None:
@@ -225,9 +269,13 @@ def _set_snapshot_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any
 
 
 def _not_loaded(name: str, dag_id: str) -> HTTPException:
+    return HTTPException(409, f"Airflow has not loaded DAG {dag_id} yet. Nothing was done. {_explain_missing(name)}")
+
+
+def _explain_missing(name: str) -> str:
+    """Why Airflow does not know a DAG of the pipeline, and what to do."""
     missing = missing_dag(name, dag_state(ingest_dag_id(name)))
-    advice = missing["text"] if missing else "Try again in a minute."
-    return HTTPException(409, f"Airflow has not loaded DAG {dag_id} yet. Nothing was done. {advice}")
+    return str(missing["text"]) if missing else "Airflow has not loaded the DAG yet. Try again in a minute."
 
 
 def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:

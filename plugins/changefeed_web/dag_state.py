@@ -1,7 +1,7 @@
 """State of a pipeline's DAG in Airflow: its last runs, and the error of the last failed run."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +40,13 @@ def dag_states(dag_ids: Collection[str]) -> dict[str, dict[str, Any]]:
             dag_id: _state(dag_id, models.get(dag_id), last.get(dag_id), running.get(dag_id, []), at_work)
             for dag_id in dag_ids
         }
+
+
+def known_dags(dag_ids: Iterable[str]) -> set[str]:
+    """Those of ``dag_ids`` that Airflow has loaded."""
+    with create_session() as session:
+        loaded = select(DagModel.dag_id).where(DagModel.dag_id.in_(list(dag_ids)), DagModel.is_stale.is_(False))
+        return set(session.scalars(loaded))
 
 
 def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, DagRun]:

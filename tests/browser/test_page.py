@@ -342,13 +342,19 @@ def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page)
     assert page.faults() == []
 
 
+def open_action(page: Page, action: str) -> None:
+    """Open the dialog of an action from the menu."""
+    page.click(".dropdown summary")
+    page.click(".dropdown button", action)
+
+
 @pytest.mark.extended
 def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits_for(page: Page) -> None:
     page.open("pipelines/page/history")
     page.click(".actions button", "Pause")
     page.find("header .badge", "paused")
     page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (2)")
-    page.click("button", "Verify")
+    open_action(page, "Verify")
     assert page.find("dialog select").text.split("\n") == ["the source", "follower page_copy"]
     page.shot("verify")
     assert page.faults() == []
@@ -373,7 +379,11 @@ def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits
 def test_backfill_is_started_from_the_form_and_finishes(page: Page) -> None:
     file = position(page)["checkpoint"].partition(":")[0]
     page.open("pipelines/page/history")
-    page.click("button", "Backfill")
+    page.click(".dropdown summary")
+    page.find(".dropdown button:enabled", "Seek")
+    page.shot("actions")
+    assert page.faults() == []
+    page.click(".dropdown button", "Replay")
     page.fill("from_file", "binlog.000999")
     page.click("dialog button", "Show the plan")
     page.find("dialog .problem", "is not there")
@@ -384,7 +394,7 @@ def test_backfill_is_started_from_the_form_and_finishes(page: Page) -> None:
     page.find("dialog table", "page.customers.replay")
     page.shot("backfill-plan")
     assert page.faults() == []
-    page.click("dialog button", "Start the backfill")
+    page.click("dialog button", "Start the replay")
     page.find("#toasts", "started")
 
     def has_finished() -> bool:
@@ -415,7 +425,7 @@ def test_paused_pipeline_shows_its_held_run_until_resumed(page: Page) -> None:
 def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> None:
     before = position(page)["checkpoint"]
     page.open("pipelines/page/history")
-    page.click("button", "Seek")
+    open_action(page, "Seek")
     assert [one.text for one in page.browser.find_elements(By.CSS_SELECTOR, "dialog .required")] == ["required"] * 2
     page.click("dialog button", "Show what happens")
     page.find("dialog .mistake", "a value is required")
@@ -455,7 +465,7 @@ def test_seek_shows_the_plan_of_the_choice_to_finish_or_give_up(page: Page) -> N
         client.post(f"{path}/pause")  # the window is sealed then, and not committed
         wait_until(lambda: client.get(path).json()["dag"]["held"], "the run is held", WAIT)
         page.open("pipelines/page")
-        page.click("button", "Seek")
+        open_action(page, "Seek")
         page.fill("to", "latest")
         page.click("dialog button", "Show what happens")
         page.find("dialog", "is published and committed first")

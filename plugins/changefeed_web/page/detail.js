@@ -1,10 +1,10 @@
 // One pipeline: its state, windows, topics, tables, schemas, snapshots, backfills, verifications and seeks, and its actions.
 
+import { actionMenu } from "./actions.js";
 import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { activity, overTime, sentence } from "./overview.js";
-import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 5000;
@@ -58,6 +58,8 @@ export async function detail(main, alive, name, tab) {
   const title = el("h1", {}, name);
   const state = el("span", {});
   const actions = el("div", { class: "row actions" });
+  let latest = null;
+  const menu = actionMenu(path, () => latest, () => refresh());
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
     el("header", { class: "row between" }, el("div", { class: "row" }, title, state), actions),
@@ -79,12 +81,8 @@ export async function detail(main, alive, name, tab) {
     const run = el("button", { class: "primary", onclick: () => act(run, (done) => `Run ${done.run_id} ${done.held ? "is held until the pipeline is resumed" : "started"}`, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
     const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
-    actions.replaceChildren(run, pause,
-      el("button", { onclick: () => snapshotDialog(path, pipeline, refresh) }, "Snapshot…"),
-      el("button", { onclick: () => backfillDialog(path, pipeline, refresh) }, "Backfill…"),
-      el("button", { onclick: () => verifyDialog(path, pipeline, refresh) }, "Verify…"),
-      el("button", { onclick: () => seekDialog(path, pipeline, refresh) }, "Seek…"),
-      el("a", { class: "button", href: airflow(`/dags/${pipeline.dag.dag_id}`), target: "_top" }, "DAG"));
+    latest = pipeline;
+    actions.replaceChildren(run, pause, menu);
   };
 
   const unparkButton = (parked) => {

@@ -21,6 +21,20 @@ function field(label, hint, input, wide = false) {
     hint ? el("small", {}, hint) : null, input, mistake);
 }
 
+// Patterns of tables, one a line, with a list of the captured tables to choose from.
+function tablesField(pipeline) {
+  const input = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const names = Object.keys(pipeline.topics || {}).sort();
+  const choice = el("select", { "aria-label": "Add a captured table", "data-free": true }, el("option", { value: "" }, "Add a captured table…"), names.map((name) => el("option", { value: name }, name)));
+  choice.addEventListener("change", () => {
+    if (!choice.value) return;
+    input.value = [...input.value.split("\n").filter(Boolean), choice.value].join("\n");
+    choice.value = "";
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  return { input, field: el("div", { class: "wide" }, field("Tables", "patterns, one a line; empty: all captured tables", input, true), names.length ? choice : null) };
+}
+
 const fieldsOf = (box) => [...box.querySelectorAll("[aria-describedby]")].filter((input) => !input.closest("[hidden]"));
 
 // Show mistakes (texts by the fields' names) at the fields themselves, and move to the first one.
@@ -114,17 +128,17 @@ export function backfillDialog(path, pipeline, after) {
   const choose = () => groups.forEach((group) => { group.hidden = group.dataset.form !== kind.value; });
   kind.addEventListener("change", choose);
   choose();
-  const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const { input: tables, field: tablesInput } = tablesField(pipeline);
   const suffix = el("input", { name: "suffix", value: ".replay", autocomplete: "off" });
   const archive = input("archive", "s3://bucket/binlogs");
   const message = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show the plan");
-  const start = el("button", { class: "primary", disabled: true }, "Start the backfill");
-  const box = dialog(`Backfill ${pipeline.name}`,
+  const start = el("button", { class: "primary", disabled: true }, "Start the replay");
+  const box = dialog(`Replay ${pipeline.name}`,
     el("p", { class: "soft" }, "Publishes a range of the binlog again. The checkpoint of the pipeline does not move."),
     field("Range", null, kind), groups,
     el("div", { class: "fields" },
-      field("Tables", "patterns, one a line; empty: all captured tables", tables, true),
+      tablesInput,
       field("Suffix of the topics", "appended to each topic's name; empty: the live topics", suffix),
       field("Archived files", "folder or URL to read from; empty: the server", archive)),
     message, el("div", { class: "row" }, plan, start));
@@ -142,12 +156,12 @@ export function backfillDialog(path, pipeline, after) {
       suffix.value.trim() ? null : el("p", {}, el("span", { class: "badge warn" }, "live topics"), " Consumers of the live topics get these changes a second time."),
       table("Tables in the range", ["Table", "#Rows", "#Bytes", "Topic"], Object.entries(planned.tables).map(([name, one]) =>
         [name, number(one.rows), bytes(one.size_bytes), planned.topics[name] ? el("code", {}, planned.topics[name]) : el("span", { class: "soft" }, "left out")]))),
-    started: { text: (done) => `Backfill ${done.run_id} started` },
+    started: { text: (done) => `Replay ${done.run_id} started` },
   });
 }
 
 export function snapshotDialog(path, pipeline, after) {
-  const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const { input: tables, field: tablesInput } = tablesField(pipeline);
   const where = el("input", { name: "where", autocomplete: "off", placeholder: "id > 1000 AND status = 'open'" });
   const speed = el("input", { name: "rows_per_second", type: "number", min: 1, "data-free": true });
   const connections = el("input", { name: "connections", type: "number", min: 1, "data-free": true });
@@ -157,7 +171,7 @@ export function snapshotDialog(path, pipeline, after) {
   const box = dialog(`Snapshot ${pipeline.name}`,
     el("p", { class: "soft" }, "Publishes the existing rows of tables to their live topics, as op r. No table is locked, and the pipeline continues to run."),
     el("div", { class: "fields" },
-      field("Tables", "patterns, one a line; empty: all captured tables", tables, true),
+      tablesInput,
       field("Where", "condition on the rows to publish; empty: all rows", where, true),
       field("Rows per second", "upper limit; empty: no limit", speed),
       field("Connections", "upper limit of concurrent connections to the source; empty: one for each core", connections)),
@@ -183,7 +197,7 @@ export function snapshotDialog(path, pipeline, after) {
 export function verifyDialog(path, pipeline, after) {
   const server = el("select", { name: "follower" }, el("option", { value: "" }, "the source"),
     pipeline.followers.map((follower) => el("option", { value: follower }, `follower ${follower}`)));
-  const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const { input: tables, field: tablesInput } = tablesField(pipeline);
   const deep = el("input", { type: "checkbox", name: "deep" });
   const sample = el("input", { name: "sample_percent", type: "number", min: 1, max: 100, value: 100, required: true });
   const message = el("div", { "aria-live": "polite" });
@@ -194,7 +208,7 @@ export function verifyDialog(path, pipeline, after) {
       pipeline.followers.length ? field("Server", "a follower is compared at its own position", server) : null,
       field("Percent", "share of the chunks to compare, 1 to 100; rows of other chunks are not checked", sample),
       field("Deep", "also checks that each record's before image equals the after image of the key's previous record", deep),
-      field("Tables", "patterns, one a line; empty: all captured tables", tables, true)),
+      tablesInput),
     message, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
   start.addEventListener("click", async () => {
     if (!areValid(box)) return;
