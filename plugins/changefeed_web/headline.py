@@ -17,18 +17,18 @@ def headline(dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int) -
     if position["state"] == "new":
         return _of_new(dag)
     waits, at_ms = _waiting(position, now_ms)
-    has_failed = bool(dag["last_run"]) and dag["last_run"]["state"] == "failed" and not dag["running"]
+    parked = _parked(position)
+    done = f"{parked}{_REST_DONE if parked else _DONE}"
     if dag["paused"]:
-        what = waits and f"{waits}. Resume the pipeline to publish them."
-        return _sentence(f"Paused. {what or _DONE}", "warn", at_ms, "resume")
-    if has_failed:
-        what = waits or _DONE.rstrip(".")
-        return _sentence(f"The last run failed. {what}. Remove the cause, then run again.", "bad", at_ms, "run")
-    if parked := position.get("parked"):
-        tables = "1 parked table" if len(parked) == 1 else f"{len(parked)} parked tables"
-        return _sentence(f"Changes of {tables} wait. {waits + '.' if waits else _REST_DONE}", "bad", at_ms)
+        what = waits and f"{parked}{waits}. Resume the pipeline to publish them."
+        return _sentence(f"Paused. {what or done}", "warn", at_ms, "resume")
+    if _has_failed(dag):
+        what = f"{parked}{waits}." if waits else done
+        return _sentence(f"The last run failed. {what} Remove the cause, then run again.", "bad", at_ms, "run")
+    if parked:
+        return _sentence(f"{parked}{waits}." if waits else done, "bad", at_ms)
     if not waits:
-        return _sentence(_DONE, "good", at_ms)
+        return _sentence(done, "good", at_ms)
     if dag["running"]:
         return _sentence(f"{waits}. A run is under way.", "", at_ms)
     if dag["next_run"] is None:
@@ -36,8 +36,19 @@ def headline(dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int) -
     return _sentence(f"{waits}. The next run publishes them.", "", at_ms)
 
 
-_DONE = "Everything up to {at} is in Kafka."
-_REST_DONE = "Everything else up to {at} is in Kafka."
+_DONE = "All changes up to {at} are in Kafka."
+_REST_DONE = "All other changes up to {at} are in Kafka."
+
+
+def _has_failed(dag: Mapping[str, Any]) -> bool:
+    return bool(dag["last_run"]) and dag["last_run"]["state"] == "failed" and not dag["running"]
+
+
+def _parked(position: Mapping[str, Any]) -> str:
+    parked = position.get("parked") or ()
+    if not parked:
+        return ""
+    return f"Changes of {'1 parked table' if len(parked) == 1 else f'{len(parked)} parked tables'} wait. "
 
 
 def _of_error(position: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,10 +58,14 @@ def _of_error(position: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_new(dag: Mapping[str, Any]) -> dict[str, Any]:
-    if dag["running"]:
-        return _sentence("Nothing is published yet. The first run is under way.", "")
     if dag["paused"]:
         return _sentence("Nothing is published yet. Resume the pipeline to start.", "warn", None, "resume")
+    if dag["running"]:
+        return _sentence("Nothing is published yet. The first run is under way.", "")
+    if _has_failed(dag):
+        return _sentence(
+            "Nothing is published: the first run failed. Remove the cause, then run again.", "bad", None, "run"
+        )
     return _sentence("Nothing is published yet. The first run sets the checkpoint.", "", None, "run")
 
 
@@ -60,9 +75,10 @@ def _waiting(position: Mapping[str, Any], now_ms: int) -> tuple[str, int | None]
     if position["state"] == "current" or position.get("own_changes") is False:
         return "", read_at_ms
     behind = "" if position.get("lag_bytes") is None else f": {_bytes(position['lag_bytes'])} behind"
+    may = " may" if position.get("own_changes") is None else ""  # the search for the own tables' changes was limited
     if position.get("lag_seconds") is None:
-        return f"Changes wait{behind}", None
-    return f"Changes since {{at}} wait{behind}", int(read_at_ms - position["lag_seconds"] * 1000)
+        return f"Changes{may} wait{behind}", None
+    return f"Changes since {{at}}{may} wait{behind}", int(read_at_ms - position["lag_seconds"] * 1000)
 
 
 def _bytes(value: float) -> str:

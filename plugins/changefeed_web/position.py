@@ -130,13 +130,17 @@ def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) ->
 def sealed_windows(pipeline: Pipeline, checkpoint: str | None, stale: Staleness | None = None) -> list[SealedWindow]:
     """The last sealed windows, latest first; raises ChangefeedError.
 
-    They are read again when ``checkpoint`` of the pipeline's position has moved since the last read.
+    They are kept while the last one that was read ends at ``checkpoint``, that of the pipeline's position. The log itself
+    may come from a reading before the checkpoint moved, so the checkpoint says nothing of what was read.
     """
 
-    def read() -> tuple[str | None, list[SealedWindow]]:
-        return checkpoint, windows_in(commit_log(pipeline))
+    def end_at_checkpoint(windows: list[SealedWindow]) -> bool:
+        return str(windows[0].head) == checkpoint if windows else checkpoint is None
 
-    return list(read_cached("sealed windows", pipeline, read, stale, is_current=lambda kept: kept[0] == checkpoint)[1])
+    def read() -> list[SealedWindow]:
+        return windows_in(commit_log(pipeline))
+
+    return list(read_cached("sealed windows", pipeline, read, stale, is_current=end_at_checkpoint))
 
 
 def windows_in(log: Any) -> list[SealedWindow]:

@@ -3,7 +3,7 @@
 import { actionMenu } from "./actions.js";
 import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { ago, bytes, duration, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
+import { bytes, duration, el, every, hollow, loading, number, problem, table, toast, when, whenText } from "./dom.js";
 import { activity, overTime, sentence } from "./overview.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
@@ -55,6 +55,12 @@ export async function detail(main, alive, name, tab) {
   let sealed = null; // the number of windows that are shown
   let snapshotRows = 0;
   let redraw = () => {};
+  let drawnProblems = ""; // what the problems were drawn from
+  let shownWindows = [];
+  let round = 0; // of refreshes: a later one discards the answers of an earlier one
+  let lookedAt = null;
+  const troubles = el("div", { class: "stack" });
+  const figures = el("div", { class: "stack" });
   const title = el("h1", {}, name);
   const state = el("span", {});
   const actions = el("div", { class: "row actions" });
@@ -81,7 +87,6 @@ export async function detail(main, alive, name, tab) {
     const run = el("button", { class: "primary", onclick: () => act(run, (done) => `Run ${done.run_id} ${done.held ? "is held until the pipeline is resumed" : "started"}`, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
     const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
-    latest = pipeline;
     actions.replaceChildren(run, pause, menu);
   };
 
@@ -92,6 +97,17 @@ export async function detail(main, alive, name, tab) {
 
   const drawHead = (pipeline) => {
     state.replaceChildren(badge(pipeline));
+    figures.replaceChildren(el("div", { class: "card" }, facts(pipeline, true)),
+      el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
+        pipeline.tables.exclude.length ? ["; excluded ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
+    const { headline, last_error: lastError, position, dag } = pipeline;
+    const from = JSON.stringify([headline, lastError, position.error, position.unavailable, (position.last_known || position).parked, dag.missing, dag.held]);
+    if (from !== drawnProblems) drawProblems(pipeline); // else they would be announced again, and lose the focus
+    drawnProblems = from;
+    if (!figures.isConnected) parts.head.replaceChildren(troubles, figures);
+  };
+
+  const drawProblems = (pipeline) => {
     const problems = [];
     if (pipeline.position.error && !pipeline.position.unavailable) problems.push(problem("The pipeline cannot run", pipeline.position.error));
     const { missing } = pipeline.dag;
@@ -104,7 +120,7 @@ export async function detail(main, alive, name, tab) {
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
     }
     for (const each of (pipeline.position.last_known || pipeline.position).parked || []) {
-      problems.push(problem(`Table ${each.table} is parked`, `Its changes from ${each.at} on are not published since ${ago(new Date(each.since_ms).toISOString())}${each.reason ? `: ${each.reason}` : "."}`,
+      problems.push(problem(`Table ${each.table} is parked`, `Its changes from ${each.at} on are not published since ${whenText(each.since_ms)}${each.reason ? `: ${each.reason}` : "."}`,
         unparkButton(each.table)));
     }
     for (const run of pipeline.dag.held) {
@@ -112,14 +128,18 @@ export async function detail(main, alive, name, tab) {
         " is held until the pipeline is resumed."));
     }
     const helps = (what, button) => act(button, () => (what === "run" ? "Run started" : "Resumed"), () => post(`${path}/${what}`, what === "run" ? {} : undefined));
-    parts.head.replaceChildren(...[sentence(pipeline.headline, helps)].filter(Boolean), ...problems, el("div", { class: "card" }, facts(pipeline, true)),
-      el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
-        pipeline.tables.exclude.length ? ["; excluded ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
+    troubles.replaceChildren(...[sentence(pipeline.headline, helps)].filter(Boolean), ...problems);
+  };
+
+  // The axis ends now, so it is drawn at each look.
+  const drawFreshness = () => {
+    if (!parts.freshness.contains(document.activeElement)) overTime(parts.freshness, shownWindows, Math.max(280, parts.windows.clientWidth - PADDING));
   };
 
   const drawWindows = (windows) => {
     sealed = windows.length;
-    overTime(parts.freshness, windows, Math.max(280, parts.windows.clientWidth - PADDING));
+    shownWindows = windows;
+    drawFreshness();
     if (!sealed) {
       const text = snapshotRows ? `No window is sealed yet, and ${number(snapshotRows)} rows are published by snapshots. The next run that finds changes seals a window.`
         : "No window is sealed yet. The first run that finds changes seals one.";
@@ -213,10 +233,10 @@ export async function detail(main, alive, name, tab) {
     const paused = open.some((one) => one.paused);
     const pause = el("button", { onclick: () => act(pause, () => (paused ? "Snapshot resumed" : "The snapshot pauses after the chunks that are being read"), () => post(`${path}/snapshot/${paused ? "resume" : "pause"}`)) }, paused ? "Resume the snapshot" : "Pause the snapshot");
     parts.snapshots.replaceChildren(el("h2", {}, "Snapshots"), ...(open.length ? [pause] : []),
-      ...(last ? [el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), " ", ago(last.run_after))] : []),
+      ...(last ? [el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), " ", when(new Date(last.run_after).getTime()))] : []),
       snapshots.length
         ? table("Snapshots", ["State", "Began", "#Tables done", "#Chunks", "#Rows", "#Left to windows", "#Rows/s", "#Time left"], snapshots.map((one) => [
-          one.finished ? "finished" : one.paused ? "paused" : "running or stopped", ago(new Date(one.began_ms).toISOString()), `${number(one.tables_done)} of ${number(one.tables)}${one.gone.length ? `, dropped: ${one.gone.join(", ")}` : ""}`, number(one.chunks),
+          one.finished ? "finished" : one.paused ? "paused" : "running or stopped", when(one.began_ms), `${number(one.tables_done)} of ${number(one.tables)}${one.gone.length ? `, dropped: ${one.gone.join(", ")}` : ""}`, number(one.chunks),
           one.finished ? number(one.rows) : `${number(one.rows)} of about ${number(Math.max(one.rows, one.estimated_rows))}`, number(one.left_out),
           one.rows_per_second === null ? "" : number(one.rows_per_second), one.finished || one.seconds_left === null ? "" : `${number(one.seconds_left)} s`]))
         : el("p", { class: "empty" }, "None yet. A snapshot publishes the existing rows of tables, concurrently with the windows."));
@@ -227,7 +247,7 @@ export async function detail(main, alive, name, tab) {
       ? table("Backfills", ["State", "Started", "~Range", "~Tables", "Topics"], backfills.map((one) => {
         const { conf } = one;
         const range = [conf.from_file, conf.to_file, conf.from_coordinates, conf.to_coordinates, conf.gtids, conf.from_time, conf.to_time].filter(Boolean).join(" → ");
-        return [el("a", { href: airflow(one.href), target: "_top" }, one.state), ago(one.run_after),
+        return [el("a", { href: airflow(one.href), target: "_top" }, one.state), when(new Date(one.run_after).getTime()),
           el("code", {}, range), (conf.tables || []).join(", ") || "all", conf.suffix ? `…${conf.suffix}` : "live"];
       }))
       : el("p", { class: "empty" }, "None yet. A backfill publishes a range of the binlog again, concurrently with the windows."));
@@ -247,10 +267,10 @@ export async function detail(main, alive, name, tab) {
     });
     const [last] = runs;
     parts.verifications.replaceChildren(el("h2", {}, "Verifications"),
-      last ? el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), ` ${ago(last.run_after)}`) : "",
+      last ? el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), " ", when(new Date(last.run_after).getTime())) : "",
       waiting ? waitingFor(waiting) : "",
       reports.length ? table("Verifications", ["Result", "Server", "When", "~Range", "#Rows equal", "#Differing", "~Differences"], reports.map((one) => [
-        el("span", { class: colours[one.outcome] }, one.outcome), one.follower ? ["follower ", el("code", {}, one.follower)] : "source", ago(new Date(one.finished_at_ms).toISOString()),
+        el("span", { class: colours[one.outcome] }, one.outcome), one.follower ? ["follower ", el("code", {}, one.follower)] : "source", when(one.finished_at_ms),
         el("code", {}, `${one.low} → ${one.high}`), number(one.compared), number(one.differing), tables(one).join("; ")]))
         : el("p", { class: "empty" }, "None yet. A verification compares each row of the source with the topics."));
   };
@@ -258,14 +278,19 @@ export async function detail(main, alive, name, tab) {
   const drawSeeks = (seeks) => {
     parts.seeks.hidden = !seeks.length;
     parts.seeks.replaceChildren(el("h2", {}, "Seeks"), table("Seeks", ["When", "User", "From → to", "#Skipped", "#Repeated", "~Reason", "Undo"], seeks.map((one) => [
-      ago(new Date(one.at_ms).toISOString()), one.who, el("code", {}, `${one.before || "no checkpoint"} → ${one.to}`), bytes(one.skipped_bytes), bytes(one.repeated_bytes), one.why,
+      when(one.at_ms), one.who, el("code", {}, `${one.before || "no checkpoint"} → ${one.to}`), bytes(one.skipped_bytes), bytes(one.repeated_bytes), one.why,
       one.before ? el("button", { onclick: () => seekDialog(path, seen.pipeline, refresh, one.before) }, "Seek back") : ""])));
   };
 
   const refresh = async () => {
+    round += 1;
+    const mine = round;
     const servers = new Outage();
     const pipeline = await get(path);
-    if (!alive()) return;
+    const isLast = () => alive() && mine === round;
+    if (!isLast()) return;
+    latest = pipeline;
+    lookedAt = Date.now();
     servers.add(pipeline.stale);
     const first = !seen.pipeline;
     looks += 1;
@@ -279,11 +304,12 @@ export async function detail(main, alive, name, tab) {
         servers.add(found.stale);
         readAt[what] = found.stale ? found.stale.read_at_ms : Date.now();
         const text = JSON.stringify(found);
-        if (alive() && (seen[what] !== text || what === "commit-log")) draw(found);
+        if (!isLast()) return;
+        if (seen[what] !== text || what === "commit-log") draw(found);
         seen[what] = text;
       } catch (error) {
-        if (error.status === 503) servers.addRefusal(error, readAt[what]);
-        if (alive() && !seen[what]) part.replaceChildren(...(error.status === 503 ? [el("h2", {}, part.getAttribute("aria-label")), unknown()] : [problem(`The ${what} cannot be read`, error.message)]));
+        if (error.status === 503 || seen[what]) servers.addRefusal(error, readAt[what]);
+        if (isLast() && !seen[what]) part.replaceChildren(...(error.status === 503 ? [el("h2", {}, part.getAttribute("aria-label")), unknown()] : [problem(`The ${what} cannot be read`, error.message)]));
       }
     };
     await Promise.all([
@@ -298,13 +324,21 @@ export async function detail(main, alive, name, tab) {
       quietly("verifications", parts.verifications, drawVerifications),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
     ]);
-    if (alive()) servers.draw(outage);
+    if (!isLast()) return;
+    servers.draw(outage);
+    if (tab === "overview") drawFreshness();
+  };
+
+  const refused = (error) => {
+    const servers = new Outage();
+    servers.addRefusal(error, lookedAt);
+    servers.draw(outage);
   };
 
   for (const part of shownParts.filter((each) => each !== "head").map((each) => parts[each])) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
   await refresh();
   await every(EVERY_MS, alive, async () => {
-    if (!document.querySelector("dialog[open]")) await refresh().catch(() => {});
+    if (!document.querySelector("dialog[open]")) await refresh().catch(refused);
   });
 }
 

@@ -80,10 +80,12 @@ export function coordinates(text) {
   return el("span", { class: "mono" }, file, at ? el("wbr") : null, at);
 }
 
+export const whenText = (milliseconds) =>
+  new Date(milliseconds).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
 export function when(milliseconds) {
-  const moment = new Date(milliseconds);
-  const text = moment.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-  return el("time", { datetime: moment.toISOString(), title: moment.toISOString() }, text);
+  const iso = new Date(milliseconds).toISOString();
+  return el("time", { datetime: iso, title: iso }, whenText(milliseconds));
 }
 
 export function duration(seconds) {

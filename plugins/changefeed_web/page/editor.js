@@ -27,9 +27,10 @@ export async function editor(main, alive, name) {
   const field = codeField("The pipeline's YAML", yaml);
   field.text.readOnly = Boolean(bundle);
   const { box, open } = known && !bundle ? suggest(field, known) : {};
-  const { form, picker } = isNew ? wizard(field, start.value.offered, formatsOf(known)) : {};
+  const { form, picker, written } = isNew ? wizard(field, start.value.offered, formatsOf(known)) : {};
   const message = el("div", { class: "stack" }, notes(name, start.value));
-  const pipeline = { name, path, etag: start.etag, before: field.text.value };
+  const pipeline = { name, path, etag: start.etag, before: field.text.value, written, hasCrlf: yaml.includes("\r\n") };
+  if (!isNew && !bundle) keepDraft(pipeline, field, message);
   const save = el("button", { class: "primary", disabled: Boolean(bundle), onclick: () => during(save, () => (isNew ? create(pipeline, field, message) : change(pipeline, field, message))) }, isNew ? "Create" : "Save…");
   const check = el("button", { disabled: Boolean(bundle), onclick: () => during(check, () => examine(pipeline, field, message)) }, "Check");
   const remove = isNew ? null : el("button", { class: "danger apart", disabled: Boolean(bundle), onclick: () => during(remove, () => destroy(pipeline, message)) }, "Delete");
@@ -55,9 +56,31 @@ async function during(button, work) {
   button.disabled = false;
 }
 
-async function create({ path }, field, message) {
+// Texts that were changed and not saved, by the path of their pipeline: they are shown again when their editor is.
+const drafts = new Map();
+
+function keepDraft(pipeline, field, message) {
+  const { text } = field;
+  const show = (yaml) => {
+    text.value = yaml;
+    text.dispatchEvent(new Event("input"));
+  };
+  const draft = drafts.get(pipeline.path);
+  if (draft !== undefined && draft !== pipeline.before) {
+    show(draft);
+    const discard = el("button", { onclick: () => { show(pipeline.before); message.replaceChildren(); } }, "Discard it");
+    message.append(el("p", { class: "notice" }, "Your text from before, which is not saved, is shown. "), discard);
+  }
+  text.addEventListener("input", () => (text.value === pipeline.before ? drafts.delete(pipeline.path) : drafts.set(pipeline.path, text.value)));
+}
+
+// The text as it is sent: a browser's field has no carriage returns.
+const textOf = ({ hasCrlf }, field) => (hasCrlf ? field.text.value.replaceAll("\n", "\r\n") : field.text.value);
+
+async function create(pipeline, field, message) {
+  await pipeline.written();
   try {
-    const { value } = await call("POST", path, { yaml: field.text.value });
+    const { value } = await call("POST", pipeline.path, { yaml: field.text.value });
     toast(`Pipeline ${value.name} created`);
     saved = { name: value.name, warnings: value.warnings };
     location.hash = `#/pipelines/${encodeURIComponent(value.name)}${value.warnings.length ? "/settings" : ""}`;
@@ -77,21 +100,36 @@ async function change(pipeline, field, message) {
     return;
   }
   try {
-    const { value, etag } = await call("PUT", pipeline.path, { yaml }, { "If-Match": pipeline.etag });
+    const { value, etag } = await call("PUT", pipeline.path, { yaml: textOf(pipeline, field) }, { "If-Match": pipeline.etag });
     Object.assign(pipeline, { etag, before: yaml });
+    drafts.delete(pipeline.path);
     field.mark([]);
     message.replaceChildren(...value.warnings.map(warning));
     toast("Saved");
   } catch (error) {
-    refuse(error.status === 412 ? "Not saved: the pipeline was changed meanwhile" : "Not saved", error, field, message);
+    if (error.status === 412) await readAgain(pipeline, message, error);
+    else refuse("Not saved", error, field, message);
+  }
+}
+
+// After somebody else changed the pipeline: the next save shows the differences between that version and the text.
+async function readAgain(pipeline, message, error) {
+  try {
+    const { value, etag } = await call("GET", pipeline.path);
+    Object.assign(pipeline, { etag, before: value.yaml.replaceAll("\r\n", "\n") });
+    message.replaceChildren(problem("Not saved: the pipeline was changed meanwhile", "Your text is still here. Save it again to see how it differs from the changed pipeline, and add those changes to it first if they should stay."));
+  } catch {
+    message.replaceChildren(problem("Not saved: the pipeline was changed meanwhile", error.message));
   }
 }
 
 // Show what `changefeed check` finds. The text is not saved.
-async function examine({ path }, field, message) {
+async function examine(pipeline, field, message) {
+  const { path, written } = pipeline;
+  if (written) await written();
   message.replaceChildren(el("p", { class: "soft", role: "status" }, "Reading the servers…"));
   try {
-    const { value } = await call("POST", `${path}/check`, { yaml: field.text.value });
+    const { value } = await call("POST", `${path}/check`, { yaml: textOf(pipeline, field) });
     const failures = value.lines.filter(({ level }) => level === "FAIL").map(({ text }) => text.replace(/^\w+: /, ""));
     const lines = failures.flatMap((text) => linesOf(text, field.text.value.split("\n")));
     field.mark([...new Set(lines)]);

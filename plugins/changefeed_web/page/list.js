@@ -161,7 +161,7 @@ class View {
   tally() {
     const servers = new Outage();
     for (const { pipeline } of this.places) servers.add(pipeline.stale, pipeline.name);
-    if (this.failed) servers.addRefusal(this.failed);
+    if (this.failed) servers.addRefusal(this.failed, Math.min(...this.places.map(({ readAt }) => readAt || Infinity)));
     servers.draw(this.outage);
     const counts = new Map();
     for (const { pipeline } of [...this.places].sort(worstFirst)) counts.set(stateOf(pipeline), (counts.get(stateOf(pipeline)) || 0) + 1);
@@ -227,5 +227,5 @@ function card(pipeline) {
     at && at.last_known ? el("p", { class: "soft" }, `Last known, read ${ago(new Date(pipeline.stale.read_at_ms).toISOString())}:`) : null,
     facts(pipeline),
     missing && missing.overdue ? notLoaded(missing) : null,
-    error ? problem("Last error", firstSentence(error)) : null);
+    error ? el("div", { class: "problem" }, el("strong", {}, "Last error"), el("pre", {}, firstSentence(error))) : null); // no alert: cards are drawn again
 }

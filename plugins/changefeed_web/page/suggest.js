@@ -75,8 +75,13 @@ function press(parts, event) {
   if (step) {
     state.chosen = (state.chosen + step + state.found.offers.length) % state.found.offers.length;
     draw(parts);
-  } else if (event.key === "Enter") take(parts);
-  else if (event.key === "Escape") close(parts);
+  } else if (event.key === "Enter") {
+    if (text.selectionStart !== state.found.at || text.selectionEnd !== state.found.at) {
+      close(parts); // the cursor is elsewhere: the key is the text's
+      return;
+    }
+    take(parts);
+  } else if (event.key === "Escape") close(parts);
   else {
     if (["ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown"].includes(event.key)) close(parts);
     return;
@@ -90,7 +95,9 @@ function take(parts) {
   const { text, state } = parts;
   const { found: { from, at, kind, offers }, chosen } = state;
   const column = from - (text.value.lastIndexOf("\n", from - 1) + 1);
-  const after = /^[\w-]*/.exec(text.value.slice(at))[0].length;
+  const rest = /^[\w-]*/.exec(text.value.slice(at))[0].length;
+  const quote = /["']/.test(text.value[from] || "") && text.value[at + rest] === text.value[from];
+  const after = rest + (quote ? 1 : 0);
   const words = text.value.slice(at + after).startsWith(":") && kind === "key" ? offers[chosen].name : offers[chosen].insert.replaceAll("{INDENT}", " ".repeat(column));
   close(parts);
   text.focus();

@@ -10,12 +10,13 @@ const MOST = 200; // tables that are shown at once
 const STARTS = [["snapshot", "Existing rows, then the changes"], ["latest", "Changes from now on"], ["earliest", "Changes since the oldest binlog file"]];
 const SCHEDULES = ["*/5 * * * *", "@hourly", "@daily", "none"];
 
-// The elements of the questions: `form`, and `picker` for the tables of the source.
+// The elements of the questions: `form`, and `picker` for the tables of the source. `written` resolves when the YAML has the
+// last answers.
 export function wizard(field, offered, formats) {
   const inputs = inputsOf(field.text.value, offered, formats);
   const [tested, answer] = [1, 2].map(() => el("div", { class: "stack", "aria-live": "polite" }));
   const picker = el("section", { class: "card", "aria-label": "Tables of the source", hidden: true });
-  const state = { inputs, offered, field, tested, answer, written: field.text.value, round: 0 };
+  const state = { inputs, offered, field, tested, answer, written: field.text.value, round: 0, writing: null };
   const test = el("button", { onclick: () => tryServers(state, test, picker) }, "Test the connections");
   const others = el("div", { class: "fields wide" }, question("Source", "connection of the MySQL or MariaDB server", inputs.source), question("Kafka", "connection of the cluster", inputs.kafka));
   const registry = question("Schema registry", "connection of the registry", inputs.registry);
@@ -33,8 +34,15 @@ export function wizard(field, offered, formats) {
     registry.hidden = inputs.format.value !== "avro";
   };
   show();
-  form.addEventListener("change", () => { show(); write(state, false); });
-  return { form, picker };
+  form.addEventListener("change", ({ target }) => {
+    show();
+    if ([inputs.pair, inputs.source, inputs.kafka].includes(target)) {
+      tested.replaceChildren(); // they are of the former connections
+      picker.hidden = true;
+    }
+    begin(state, false);
+  });
+  return { form, picker, written: () => state.writing };
 }
 
 const question = (label, hint, input, wide = false) => el("label", { class: wide ? "wide" : null }, label, hint ? el("small", {}, hint) : null, input);
@@ -74,30 +82,43 @@ function answersOf(state) {
   return inputs.format.value === "avro" && inputs.registry.value.trim() ? { ...answers, registry: inputs.registry.value.trim() } : answers;
 }
 
+function begin(state, replaces) {
+  state.writing = write(state, replaces);
+}
+
+function offerToReplace(state) {
+  const replace = el("button", { onclick: () => begin(state, true) }, "Replace the YAML");
+  state.answer.replaceChildren(el("p", { class: "notice" }, "The YAML was edited, so the answers do not change it. "), replace);
+}
+
 // Write the YAML of the answers, unless it was edited and `replaces` is false.
 async function write(state, replaces) {
   const { field: { text }, answer } = state;
   const answers = answersOf(state);
+  state.round += 1;
+  const { round } = state;
   if (!answers.name || !answers.source || !answers.kafka || !answers.tables.length) {
     answer.replaceChildren(el("p", { class: "soft" }, "Name, connections and tables are required."));
     return;
   }
   if (text.value !== state.written && !replaces) {
-    const replace = el("button", { onclick: () => write(state, true) }, "Replace the YAML");
-    answer.replaceChildren(el("p", { class: "notice" }, "The YAML was edited, so the answers do not change it. "), replace);
+    offerToReplace(state);
     return;
   }
-  state.round += 1;
-  const { round } = state;
+  const before = text.value;
   try {
     const { yaml, problem: mistake } = await post("new-pipeline/yaml", answers);
     if (round !== state.round) return;
+    if (text.value !== before) { // somebody edits it meanwhile
+      offerToReplace(state);
+      return;
+    }
     text.value = yaml;
     state.written = text.value;
     text.dispatchEvent(new Event("input", { bubbles: false }));
     answer.replaceChildren(...(mistake ? [problem("An answer is wrong", mistake)] : []));
   } catch (error) {
-    answer.replaceChildren(problem("The YAML was not written", error.message));
+    if (round === state.round) answer.replaceChildren(problem("The YAML was not written", error.message));
   }
 }
 
@@ -152,7 +173,7 @@ function box(state, name, draw) {
     tables.value = (own ? patterns.filter((pattern) => pattern !== name) : [...patterns, name]).join("\n");
     draw();
     state.field.box.ownerDocument.querySelector(`[data-box="${CSS.escape(name)}"]`)?.focus();
-    write(state, false);
+    begin(state, false);
   }, "data-box": name });
   return el("label", { class: "pick" }, input, el("code", {}, name));
 }

@@ -339,7 +339,7 @@ def test_schemas_are_listed_with_their_ddl_statements(rest: Site) -> None:
     assert window["sealed_at_ms"] >= window["window"]["frozen_at_ms"]
     assert {"ALTER rest.t", f"window {window['window']['number']}: 0 rows"} <= {event["text"] for event in events}
     assert (listed["name"], listed["last_hour"]["total"]) == ("rest", 1)
-    assert listed["headline"]["text"] == "Everything up to {at} is in Kafka."
+    assert listed["headline"]["text"] == "All changes up to {at} are in Kafka."
     (table,) = [one for one in content["tables"] if one["table"] == "t"]
     assert table["primary_key"] == ["id"]
     columns = rest.mysql.execute(

@@ -11,7 +11,7 @@ from changefeed_web.headline import headline
 NOW = 1_795_255_256_000
 BEHIND = {"state": "behind", "lag_bytes": 3_145_728, "lag_seconds": 60.0, "own_changes": True}
 WAIT = "Changes since {at} wait: 3.1 MB behind."
-DONE = "Everything up to {at} is in Kafka."
+DONE = "All changes up to {at} are in Kafka."
 SUCCESS, FAILED = {"state": "success"}, {"state": "failed"}
 
 
@@ -39,10 +39,27 @@ def dag(**changes: Any) -> dict[str, Any]:
         (
             dag(),
             {"state": "current", "parked": [{}]},
-            "Changes of 1 parked table wait. Everything else up to {at} is in Kafka.",
+            "Changes of 1 parked table wait. All other changes up to {at} are in Kafka.",
             "bad",
             None,
         ),
+        (
+            dag(paused=True),
+            {"state": "current", "parked": [{}]},
+            "Paused. Changes of 1 parked table wait. All other changes",
+            "warn",
+            "resume",
+        ),
+        (
+            dag(last_run=FAILED),
+            {"state": "current", "parked": [{}, {}]},
+            "The last run failed. Changes of 2 parked tables wait. All other changes",
+            "bad",
+            "run",
+        ),
+        (dag(), {**BEHIND, "own_changes": None}, "Changes since {at} may wait: 3.1 MB behind.", "", None),
+        (dag(paused=True, running=["held"]), {"state": "new"}, "Nothing is published yet. Resume", "warn", "resume"),
+        (dag(last_run=FAILED), {"state": "new"}, "Nothing is published: the first run failed.", "bad", "run"),
         (dag(), {"state": "error", "unavailable": "RetryableError"}, "The state is not known", "bad", None),
         (dag(), {"state": "error", "unavailable": None}, "The pipeline cannot run", "bad", None),
         (dag(), {"state": "new"}, "Nothing is published yet. The first run sets the checkpoint.", "", "run"),
