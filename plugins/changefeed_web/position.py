@@ -130,8 +130,8 @@ def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) ->
 def sealed_windows(pipeline: Pipeline, checkpoint: str | None, stale: Staleness | None = None) -> list[SealedWindow]:
     """The last sealed windows, latest first; raises ChangefeedError.
 
-    They are kept while the last one that was read ends at ``checkpoint``, that of the pipeline's position. The log itself
-    may come from a reading before the checkpoint moved, so the checkpoint says nothing of what was read.
+    They are kept while the last one that was read ends at ``checkpoint``, that of the pipeline's position. The log may
+    come from a reading before the checkpoint moved, so the checkpoint alone says nothing of what was read.
     """
 
     def end_at_checkpoint(windows: list[SealedWindow]) -> bool:

@@ -65,6 +65,15 @@ def test_windows_are_read_again_only_when_the_checkpoint_has_moved(
     assert logs == []
 
 
+def test_windows_from_a_log_before_the_checkpoint_moved_are_read_again(
+    shop: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [log_of(1), log_of(1, 2)]
+    monkeypatch.setattr(position, "commit_log", lambda _: logs.pop(0))
+    read = [[one.number for one in position.sealed_windows(shop, "binlog.000001:300")] for _ in range(3)]
+    assert read == [[1], [2, 1], [2, 1]]
+
+
 def test_ddl_of_other_tables_and_the_text_of_statements_are_left_out(
     shop: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
