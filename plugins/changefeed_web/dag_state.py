@@ -8,13 +8,13 @@ from typing import Any
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.xcom import XComModel
+from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from airflow.utils.log.log_reader import TaskLogReader
 from airflow.utils.session import create_session
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import selectinload
 
-from changefeed.airflow.ingest_dag import ACTIVE_STATES, INGEST_TASK
+from changefeed.airflow.ingest_dag import ACTIVE_STATES, INGEST_TASK, PLAN_TASK
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:
@@ -138,6 +138,25 @@ def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
     return {
         run_id: _outcome({task: (str(state), attempt) for of, task, state, attempt in tasks if of == run_id})
         for run_id in run_ids
+    }
+
+
+def planned_windows(dag_id: str, run_ids: Sequence[str]) -> dict[str, list[int]]:
+    """By run of the ingest DAG, the numbers of the windows that its task `plan` froze; runs without are left out."""
+    with create_session() as session:
+        results = session.scalars(
+            select(XComModel).where(
+                XComModel.dag_id == dag_id,
+                XComModel.run_id.in_(run_ids),
+                XComModel.task_id == PLAN_TASK,
+                XComModel.key == XCOM_RETURN_KEY,
+            )
+        )
+        plans = {result.run_id: XComModel.deserialize_value(result) for result in results}
+    return {
+        run_id: [int(window["number"]) for window in plan["windows"]]
+        for run_id, plan in plans.items()
+        if isinstance(plan, dict) and "windows" in plan
     }
 
 

@@ -3,6 +3,7 @@
 While a server does not answer, the answers have the last known values, and ``stale`` says why and since when.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ from changefeed_web.activity import (
     snapshot_events,
     window_events,
 )
-from changefeed_web.dag_state import dag_state, failed_runs, outcomes, runs, runs_at
+from changefeed_web.dag_state import dag_state, failed_runs, outcomes, planned_windows, runs, runs_at
 from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
 
@@ -96,23 +97,49 @@ def _ddl(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) 
 def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The last runs of the ingest DAG, latest first, failed and empty ones too.
 
-    ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of the windows that it froze, as far
-    as they are sealed, and ``rows`` their rows.
+    ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
+    ``rows`` their rows. ``planned`` is the number of windows that it froze; null if Airflow does not have it any more.
+    ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
     """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True)
     pipeline, dag_id, stale = pipeline_of(name), ingest_dag_id(name), Staleness()
     latest = runs(dag_id, limit)
-    manifests = position.manifests(pipeline, MANIFESTS, stale)
-    froze = runs_at(dag_id, [manifest["window"]["frozen_at_ms"] for manifest in manifests])
-    said = outcomes(dag_id, [run["run_id"] for run in latest])
+    run_ids = [run["run_id"] for run in latest]
+    said, planned = outcomes(dag_id, run_ids), planned_windows(dag_id, run_ids)
+    sealed = _by_run(dag_id, position.manifests(pipeline, MANIFESTS, stale))
     shown = []
     for run in latest:
-        own = [each for each, by in zip(manifests, froze, strict=True) if by and by["run_id"] == run["run_id"]]
+        own, plan = sealed[run["run_id"]], planned.get(run["run_id"])
         rows = sum(count for manifest in own for ops in manifest["rows"].values() for count in ops.values())
-        numbers = sorted(manifest["window"]["number"] for manifest in own)
-        shown.append({**run, "outcome": said[run["run_id"]], "windows": numbers, "rows": rows})
+        progress = {
+            "windows": sorted(manifest["window"]["number"] for manifest in own),
+            "rows": rows,
+            "planned": plan and len(plan),
+            "seconds_left": _seconds_left(own, plan) if run["state"] == "running" else None,
+        }
+        shown.append({**run, "outcome": said[run["run_id"]], **progress})
     return {"runs": shown, "stale": stale.to_json()}
+
+
+def _by_run(dag_id: str, manifests: Sequence[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:
+    """The manifests of the windows that each run of the DAG froze, by the run's id."""
+    found = defaultdict[str, list[dict[str, Any]]](list)
+    froze = runs_at(dag_id, [manifest["window"]["frozen_at_ms"] for manifest in manifests])
+    for manifest, run in zip(manifests, froze, strict=True):
+        if run:
+            found[run["run_id"]].append(manifest)
+    return found
+
+
+def _seconds_left(sealed: Sequence[dict[str, Any]], planned: Sequence[int] | None) -> float | None:
+    """The seconds until all ``planned`` windows are sealed, at the rate of those that are; None if none is."""
+    if not sealed or not planned:
+        return None
+    began = min(manifest["window"]["frozen_at_ms"] for manifest in sealed)
+    took = max(manifest["sealed_at_ms"] for manifest in sealed) - began
+    left = len(set(planned) - {manifest["window"]["number"] for manifest in sealed})
+    return float(took) / 1000 / len(sealed) * left
 
 
 @router.get("/pipelines/{name}/seeks", dependencies=[Depends(slots.look)])

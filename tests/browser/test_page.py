@@ -558,6 +558,8 @@ def test_window_shows_its_time_and_links_to_its_run(page: Page) -> None:
 def test_records_over_rest_have_images_window_and_run_for_editors_only(page: Page) -> None:
     path = "/changefeed/api/pipelines/page/records"
     with page.site.client("vera") as viewer, page.site.client("ulf") as client:
+        published = [one for one in client.get("/changefeed/api/pipelines/page/runs").json()["runs"] if one["windows"]]
+        assert all(one["planned"] == len(one["windows"]) for one in published)
         assert "permission for PUT on DAG changefeed_ingest__page" in viewer.get(path).json()["detail"]
         topics = {one["topic"]: one["tables"] for one in client.get(path).json()["topics"]}
         assert topics["page.orders"] == ["page.orders"]

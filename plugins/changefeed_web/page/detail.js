@@ -166,7 +166,7 @@ export async function detail(main, alive, name, tab) {
       ? table("Runs", ["Due", "State", "Outcome", "#Rows", "Windows", "#Duration"], runs.map((run) => [
         el("a", { href: airflow(run.href), target: "_top", title: run.run_id }, when(new Date(run.run_after).getTime())),
         el("span", { class: `badge ${{ success: "good", failed: "bad" }[run.state] || ""}` }, run.state), run.outcome, run.rows ? number(run.rows) : "",
-        numbers(run.windows), duration(seconds(run))]))
+        progressOf(run), durationOf(run, seconds(run))]))
       : el("p", { class: "empty" }, "None yet. A run publishes the changes since the last one."));
   };
   const onResize = () => (alive() ? redraw() : removeEventListener("resize", onResize));
@@ -344,6 +344,14 @@ export async function detail(main, alive, name, tab) {
 
 // The numbers of windows, as `3` or `3 to 7`.
 const numbers = (windows) => !windows.length ? "" : windows.length === 1 ? `#${windows[0]}` : `#${windows[0]} to #${windows.at(-1)}`;
+
+// The windows of a run; while it is under way, how many of them are sealed.
+const progressOf = ({ state, windows, planned }) =>
+  state === "running" && planned ? `${windows.length} of ${planned} sealed` : numbers(windows);
+
+// How long a run took; while it is under way, how long it may take still, with the log of its task.
+const durationOf = ({ state, href, seconds_left: left }, seconds) => state !== "running" ? duration(seconds)
+  : [left === null ? "" : `about ${duration(left)} left, `, el("a", { href: airflow(`${href}/tasks/ingest`), target: "_top" }, "log")];
 
 const unknown = () => el("p", { class: "empty" }, "Not known while a server does not answer.");
 
