@@ -126,7 +126,12 @@ class Site:
                 f"Airflow knows DAG {PARSED}",
                 300,
             )
-            assert client.put(f"/api/v2/parseDagFile/{token}").status_code in (201, 409)
+            # SQLite is locked at times just after the start, while the DAG processor writes all DAGs
+            wait_until(
+                lambda: client.put(f"/api/v2/parseDagFile/{token}").status_code in (201, 409),
+                "Airflow takes the request to parse the DAG files",
+                120,
+            )
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run; returns its id."""
