@@ -108,6 +108,7 @@ async def _test(read: Callable[[Pipeline], dict[str, Any]], pipeline: Pipeline) 
             return {"problem": str(error)}
 
     work = await checks.run_bounded(attempt)
+    work.cancel()  # if it has not begun: nobody waits for it
     return work.result() if work.done() else {"problem": f"no answer within {checks.CHECK_SECONDS:g} seconds"}
 
 

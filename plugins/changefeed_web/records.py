@@ -10,7 +10,7 @@ from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
 from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
-from changefeed_web.access import GetUserDep, require_permission, write_audit_log
+from changefeed_web.access import GetUserDep, has_permission, require_permission, write_audit_log
 from changefeed_web.dag_state import runs_at
 from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
@@ -50,8 +50,9 @@ def records(
 
     A record has its ``changes`` with the columns before and after, as JSON texts. Values of columns that the pipeline
     excludes or masks are left out (``hidden``), and with them the complete value. ``window`` is the window that
-    published it, and ``run`` its run; null if neither is known. ``reason`` and ``meant_for`` are those of a dead
-    letter. Of topics that no setting names (kind ``published``), only records of known windows are shown.
+    published it, and ``run`` its run; null if it is not known, or you may not read runs. ``reason`` and ``meant_for``
+    are those of a dead letter. Of topics of tables and rows, only records of known windows and of the pipeline's
+    snapshots are shown: other programs may publish to the same topic.
 
     Airflow's audit log has each read, without the conditions.
     """
@@ -77,7 +78,7 @@ def records(
     if chosen is not None:
         write_audit_log(user, "read_records", name, topic=chosen.topic)
         found = read_records(GuardedConnections.of(pipeline), topics, chosen, state, wanted, limit=limit).to_json()
-        answer |= {**found, "topic": chosen.topic, "records": _with_runs(name, found["records"], state.seals)}
+        answer |= {**found, "topic": chosen.topic, "records": _with_runs(name, found["records"], state.seals, user)}
     return {**answer, "stale": stale.to_json()}
 
 
@@ -88,8 +89,10 @@ def _captured(pipeline: Pipeline, stale: Staleness) -> dict[str, str]:
     return {}
 
 
-def _with_runs(name: str, shown: list[dict[str, Any]], seals: Mapping[int, Any]) -> list[dict[str, Any]]:
-    """The records, each with the run that froze its window."""
+def _with_runs(name: str, shown: list[dict[str, Any]], seals: Mapping[int, Any], user: Any) -> list[dict[str, Any]]:
+    """The records, each with the run that froze its window, if ``user`` may read runs."""
+    if not has_permission(user, "GET", ingest_dag_id(name), run=True):
+        return [{**record, "run": None} for record in shown]
     numbers = sorted({record["window"] for record in shown if record["window"] is not None})
     found = runs_at(ingest_dag_id(name), [seals[number].window.frozen_at_ms for number in numbers])
     runs = dict(zip(numbers, found, strict=True))

@@ -11,16 +11,28 @@ import os
 import sys
 import time
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
 from changefeed.native.private_folder import privacy_problem
 
 
 def compile_all() -> None:
-    """Import each module that has kernels, which compiles them."""
+    """Import each module that has kernels, which compiles them: with several cores two processes, from both ends."""
+    backwards = None
+    if (os.cpu_count() or 1) > 1:
+        backwards = get_context("spawn").Process(target=_import_all, kwargs={"backwards": True})
+        backwards.start()
+    _import_all(backwards=False)  # compiles what the other process could not
+    if backwards is not None:
+        backwards.join()
+
+
+def _import_all(*, backwards: bool) -> None:
     from changefeed.native.compiled import kernel_sources
 
-    for module in kernel_sources(Path(__file__).parents[1]):
+    modules = list(kernel_sources(Path(__file__).parents[1]))
+    for module in reversed(modules) if backwards else modules:
         import_module(f"changefeed.{module}")
 
 
@@ -30,7 +42,7 @@ def compile_into(root: Path) -> int:
     os.environ |= {**flags, "CHANGEFEED_KERNEL_CACHE": str(root)}
     compile_all()
     from changefeed.native.compiled import cache_key, entry_files
-    from changefeed.native.kernel_file import write_file
+    from changefeed.native.kernel_file import LOCK, write_file
 
     folder = root / cache_key(Path(__file__).parents[1])
     folder.mkdir(exist_ok=True)
@@ -41,7 +53,8 @@ def compile_into(root: Path) -> int:
         if not path.exists():
             sys.exit(f"expected the kernel {path.name!r} in {str(folder)!r}, found none: it could not be written")
         path.chmod(0o644)
-    (folder / "lock").unlink(missing_ok=True)
+    for lock in folder.glob(f"*{LOCK}"):
+        lock.unlink()
     root.chmod(0o755)
     folder.chmod(0o755)
     return len(entry_files)

@@ -105,4 +105,5 @@ def _is_same(value: Any, text: str) -> bool:
 
 
 def _milliseconds(text: str | None) -> int | None:
-    return seconds_of(text.strip()) * 1000 if text and text.strip() else None
+    """Unix milliseconds; those before 1970 are 0, as Kafka takes none below."""
+    return max(0, seconds_of(text.strip()) * 1000) if text and text.strip() else None

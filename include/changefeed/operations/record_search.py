@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from changefeed.kafka.partition_reader import KafkaRecord
@@ -165,7 +165,8 @@ class _Search:
         allowed = self._bytes_left // (1 if self._is_careful else 2)  # the rest is for an attempt with fewer records
         used = 0
         try:
-            for record in reader.between(ranges, timeout_seconds=timeout_seconds):
+            for raw in reader.between(ranges, timeout_seconds=timeout_seconds):
+                record = _with_header_values(raw)
                 used += _size_of(record)
                 if used > allowed:
                     raise _LimitError("bytes")
@@ -194,6 +195,13 @@ class _Search:
             not unread,
             stopped_by,
         )
+
+
+def _with_header_values(record: KafkaRecord) -> KafkaRecord:
+    """``record`` with empty values in place of null ones, which other programs' headers may have."""
+    if all(value is not None for _, value in record.headers):
+        return record
+    return replace(record, headers=tuple((name, value or b"") for name, value in record.headers))
 
 
 def _size_of(record: KafkaRecord) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from changefeed.errors import SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, partition_reader
 from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.topics import partition_counts
@@ -19,10 +20,13 @@ from changefeed.operations.record_search import Searched, SearchLimits, event_id
 from changefeed.operations.shown_records import RecordView, ShownRecord
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.records.partition import partition_of
+from changefeed.settings.pipeline import Pipeline
 
 MOST_RECORDS = 100
 """The maximum of records that a request returns."""
 _LIMITS = SearchLimits()
+_CHOSEN = ("table", "published", "transactions")
+"""The kinds of topics whose names are chosen, so that other programs and pipelines may publish to them."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,8 @@ def read_records(
     """At most ``limit`` committed records of ``topic`` that match ``conditions``, the newest first.
 
     ``topics`` are all topics of the pipeline, ``state`` is the state of its commit log. The search ends at ``limits``.
-    Of a topic of kind `published` only records of known windows are returned, because other programs may write to it.
+    Of topics whose name settings or rows choose only the pipeline's own records are returned: those of known windows,
+    and rows of its snapshots.
 
     Raises BrokerUnavailableError, TopicError, SettingsError, and the errors of `Registry`.
     """
@@ -84,12 +89,13 @@ def read_records(
     if not count:
         return FoundRecords((), Searched(0, (), None, is_complete=True), exists=False)
     windows = RecordWindows.of(last_windows(state))
+    owner = _Owner.of(connections.pipeline, state, windows)
     schemas = connections.registry.schema if connections.registry else None
     view = RecordView(connections.pipeline, topics, connections.routes.format(0), schemas)
     partitions = [(topic.topic, number) for number in range(count)]
     with partition_reader(connections.kafka, partitions, "to show records") as reader:
         ranges = windows.limit_ends(_ranges(reader, conditions), conditions.place)
-        search = _TopicSearch(view, topic, windows, conditions, limit, limits, connections.kafka.timeout_seconds)
+        search = _TopicSearch(view, topic, owner, windows, conditions, limit, limits, connections.kafka.timeout_seconds)
         key = _partition_of_key(connections, topic, conditions, count)
         if key is not None:
             found = search.in_partition(reader, ranges, key)
@@ -102,6 +108,7 @@ def read_records(
 class _TopicSearch:
     view: RecordView
     topic: PipelineTopic
+    owner: _Owner
     windows: RecordWindows
     conditions: RecordFilter
     limit: int
@@ -152,7 +159,32 @@ class _TopicSearch:
             return False
         if self.conditions.key and not self.conditions.matches_key(self.view.key(record)):
             return False
-        return self.topic.kind != "published" or self.windows.number_of(record) is not None
+        return self.topic.kind not in _CHOSEN or self.owner.has_published(record)
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """Tells the pipeline's own records from those of others in a topic: settings may name any topic.
+
+    Its own are those of its windows, and rows that a snapshot of its ``servers`` (UUIDs) read from its tables.
+    """
+
+    pipeline: Pipeline
+    servers: frozenset[str]
+    windows: RecordWindows
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, state: CommitLogState, windows: RecordWindows) -> _Owner:
+        first = (record.checkpoint.server_uuid for record in state.of(FirstRecord))
+        sealed = (manifest.window.server_uuid for manifest in last_windows(state))
+        return cls(pipeline, frozenset((*first, *sealed)), windows)
+
+    def has_published(self, record: KafkaRecord) -> bool:
+        event = event_id(record)
+        if event is None or not event.is_read:
+            return self.windows.number_of(record) is not None
+        database, _, table = event.origin.rpartition("#")[0].partition(".")
+        return event.server in self.servers and self.pipeline.tables.matches(database, table)
 
 
 @dataclass(frozen=True)

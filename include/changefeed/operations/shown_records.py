@@ -163,9 +163,13 @@ class RecordView:
             return _text(decoded), ""
 
     def _headers(self, record: KafkaRecord) -> list[tuple[str, str]]:
+        topic = self.topics.get(record.topic)
+
         def is_shown(name: str) -> bool:
             if not self.pipeline.hides_columns:
                 return True
+            if topic is None or topic.kind == "published":  # an outbox names headers after its columns
+                return name == "changefeed.id"
             return (name.startswith("changefeed.") and name != _STATEMENT_HEADER) or name in HEADERS
 
         return [(name, text_of(value) if is_shown(name) else "(hidden)") for name, value in record.headers]
@@ -181,6 +185,9 @@ class RecordView:
             changes = reader.of(record.value) if reader is not None else ()
         except ValueError:  # of another format
             return ()
+        images = (image for change in changes for image in (change.before, change.after))
+        if not all(image is None or isinstance(image, Mapping) for image in images):  # another program wrote it
+            return ()
         return tuple(self._change(change, tables) for change in changes[:_MOST_CHANGES])
 
     def _reader(self, table: str) -> RecordReader | None:
@@ -191,7 +198,7 @@ class RecordView:
 
     def _change(self, change: ReadChange, tables: Sequence[str]) -> ShownChange:
         table = change.table or (tables[0] if len(tables) == 1 else "")
-        own = (table,) if table else tuple(tables)
+        own = (table, *tables) if table else tuple(tables)  # a renamed table's records have its old name
         names = dict.fromkeys([*(change.before or ()), *(change.after or ())])
         hidden = {name for name in names if self._hides_image(own, name)}
         before, after = _image(change.before, hidden), _image(change.after, hidden)
@@ -224,5 +231,8 @@ def _text(value: Any) -> str:
 def _json(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # an integer of more than 64 bits, in a damaged record of Avro
-        return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
+    except TypeError:  # an integer of more than 64 bits, in a damaged record of Avro, or many levels
+        try:
+            return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
+        except RecursionError:
+            return "(too many levels to show)"

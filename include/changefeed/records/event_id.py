@@ -14,7 +14,7 @@ from changefeed.model.origin import is_chunk
 EventStream = tuple[str, str]
 """(server, stream): an ordered stream of a server; see `EventId.stream`."""
 
-_ID = re.compile(rb"([^/]+)/(.+):(\d+)/(\d+)(?:/(\d+)|/[\w.-]+/\d+)?", re.DOTALL)
+_ID = re.compile(rb"([^/]+)/(.{1,1000}):(\d{1,20})/(\d{1,20})(?:/(\d{1,20})|/[\w.-]+/\d+)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,13 @@ class EventId:
         if match is None:
             return None
         server, origin, position, row, step = match.groups()
-        return cls(server.decode(), origin.decode("utf-8", "replace"), int(position), int(row), int(step or 0))
+        return cls(
+            server.decode("utf-8", "replace"),
+            origin.decode("utf-8", "replace"),
+            int(position),
+            int(row),
+            int(step or 0),
+        )
 
     @property
     def is_read(self) -> bool:

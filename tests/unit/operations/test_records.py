@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from changefeed.model.window import Window
 from changefeed.operations import records
 from changefeed.operations.pipeline_topics import PipelineTopic, pipeline_topics
 from changefeed.operations.record_filter import RecordFilter
-from changefeed.operations.records import find_topic, read_records
+from changefeed.operations.records import RecordWindows, _Owner, find_topic, read_records
 from changefeed.operations.shown_records import RecordView, ShownRecord
 from changefeed.records.partition import partition_of
 from changefeed.settings.file import parse_pipeline
@@ -50,7 +51,9 @@ def manifest(number: int, start: int, head: int, *receipts: tuple[str, int, int,
 
 
 def state(*manifests: Manifest, progress: tuple[TopicPartition, ...] = ()) -> Any:
-    return SimpleNamespace(seals={each.window.number: each for each in manifests}, progress=dict.fromkeys(progress))
+    return SimpleNamespace(
+        seals={each.window.number: each for each in manifests}, progress=dict.fromkeys(progress), of=lambda _: ()
+    )
 
 
 def record(
@@ -238,15 +241,16 @@ def keyed(number: int, offset: int, partition: int | None = None) -> KafkaRecord
 
 def test_only_the_partition_of_a_key_is_read_if_keys_choose_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, own = RecordFilter('{"id": 7}'), partition_of(b'{"id":7}', b"", 3)
+    sealed = manifest(1, 0, 100, *(("shop.orders", part, 0, 49) for part in range(3)))
     reader = Reader(*(keyed(number, number) for number in range(20)))
-    assert [one.key for one in read(monkeypatch, reader, wanted)] == ['{"id":7}']
+    assert [one.key for one in read(monkeypatch, reader, wanted, sealed)] == ['{"id":7}']
     assert reader.read == {own}
     other = next(number for number in range(9) if keyed(number, 0).partition != own)
     moved = Reader(keyed(7, 7, partition=(own + 1) % 3), keyed(other, 8, partition=own), keyed(7, 9))
-    assert len(read(monkeypatch, moved, wanted)) == 2, "the topic has another partitioner"
+    assert len(read(monkeypatch, moved, wanted, sealed)) == 2, "the topic has another partitioner"
     assert moved.read == {0, 1, 2}
     reader = Reader(*(keyed(number, number) for number in range(20)))
-    assert [one.key for one in read(monkeypatch, reader, RecordFilter("7"))] == ['{"id":7}']
+    assert [one.key for one in read(monkeypatch, reader, RecordFilter("7"), sealed)] == ['{"id":7}']
 
 
 def test_records_name_the_window_that_published_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +258,7 @@ def test_records_name_the_window_that_published_them(monkeypatch: pytest.MonkeyP
     part = one.partition
     sealed = manifest(4, 10, 30, ("shop.orders", part, 15, 25)), manifest(5, 30, 39, ("shop.orders", part, 35, 45))
     reader = Reader(one, two)
-    assert [each.window for each in read(monkeypatch, reader, RecordFilter(), *sealed)] == [None, 4], "40 is not in 5"
+    assert [each.window for each in read(monkeypatch, reader, RecordFilter(), *sealed)] == [4], "40 is not in 5"
     found = read(monkeypatch, reader, RecordFilter(coordinates="binlog.000001:20"), *sealed)
     assert [each.record.offset for each in found] == [20]
 
@@ -265,3 +269,37 @@ def test_topic_that_no_setting_names_shows_only_records_of_windows(monkeypatch: 
     nameless = KafkaRecord("shop.orders", one.partition, 22, b"k", b"SECRET", (), 9, False)
     found = read(monkeypatch, Reader(one, foreign, nameless), RecordFilter(), sealed, kind="published")
     assert [each.record.offset for each in found] == [20]
+
+
+def test_records_of_others_in_a_topic_that_settings_name_are_not_the_pipelines() -> None:
+    pipeline, windows = shop(), RecordWindows.of([manifest(1, 4, 900, ("shop.orders", 0, 5, 9))])
+    owner = _Owner(pipeline, frozenset({SERVER}), windows)
+    assert owner.has_published(record(offset=5, at=4))
+    assert not owner.has_published(record(offset=4, at=4)), "before the window's offsets"
+    assert not owner.has_published(record(offset=5, at=900)), "of another window's coordinates"
+    assert owner.has_published(_read(f"{SERVER}/shop.orders#3:7/0"))
+    assert not owner.has_published(_read(f"{SERVER}/payroll.salaries#3:7/0")), "a table that it does not capture"
+    assert not owner.has_published(_read("other/shop.orders#3:7/0")), "another server's table of that name"
+    assert not owner.has_published(_read("no id"))
+
+
+@pytest.mark.parametrize(
+    "id", [b"\xff/binlog.000001:4/0", b"s/b.1:" + b"9" * 5000 + b"/0", b"s/b." + b"9" * 5000 + b":4/0"]
+)
+def test_foreign_headers_do_not_stop_a_search(id: bytes) -> None:
+    shown = view(shop()).show(replace(record({"after": "x"}), headers=(("changefeed.id", id),)))
+    assert shown.coordinates in ("", "binlog.000001:4")
+
+
+@pytest.mark.parametrize("after", ["x", 5, [{"a": 1}]])
+def test_foreign_values_have_no_changes(after: Any) -> None:
+    value = {"op": "c", "source": {"db": "shop", "table": "orders"}, "before": None, "after": after}
+    assert view(shop()).show(record(value)).changes == ()
+
+
+def test_times_before_1970_are_the_beginning() -> None:
+    assert RecordFilter.of(None, None, None, "1969-01-01", None).since_ms == 0
+
+
+def _read(id: str) -> KafkaRecord:
+    return replace(record(), headers=(("changefeed.id", id.encode()),))
