@@ -10,37 +10,17 @@ import argparse
 import os
 import sys
 import time
-from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 
+from changefeed.native.kernel_modules import import_all
 from changefeed.native.private_folder import privacy_problem
-
-
-def compile_all() -> None:
-    """Import each module that has kernels, which compiles them: with several cores two processes, from both ends."""
-    backwards = None
-    if (os.cpu_count() or 1) > 1:
-        backwards = get_context("spawn").Process(target=_import_all, kwargs={"backwards": True})
-        backwards.start()
-    _import_all(backwards=False)  # compiles what the other process could not
-    if backwards is not None:
-        backwards.join()
-
-
-def _import_all(*, backwards: bool) -> None:
-    from changefeed.native.compiled import kernel_sources
-
-    modules = list(kernel_sources(Path(__file__).parents[1]))
-    for module in reversed(modules) if backwards else modules:
-        import_module(f"changefeed.{module}")
 
 
 def compile_into(root: Path) -> int:
     """Compile all kernels for any CPU into ``root``, readable by all users; return their number."""
     flags = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_DISABLE_JIT": "0", "NUMBA_BOUNDSCHECK": "0"}
     os.environ |= {**flags, "CHANGEFEED_KERNEL_CACHE": str(root)}
-    compile_all()
+    import_all()
     from changefeed.native.compiled import cache_key, entry_files
     from changefeed.native.kernel_file import LOCK, write_file
 
@@ -67,7 +47,7 @@ def main() -> None:
     root: Path | None = parser.parse_args().into
     if root is None:
         began = time.monotonic()
-        compile_all()
+        import_all()
         print(f"Kernels: ready after {time.monotonic() - began:.0f} s", flush=True)
         return
     if reason := privacy_problem(root):
