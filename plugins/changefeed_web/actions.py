@@ -51,8 +51,9 @@ def list_actions(name: str, user: GetUserDep) -> dict[str, str | None]:
         "seek": (_require_seek_possible, seek_dag_id),
     }
     loaded = known_dags(dag_id(name) for _, dag_id in checks.values())
+    missing = None if len(loaded) == len(checks) else f"Airflow has not loaded the DAG yet. {_explain_missing(name)}"
     return {
-        action: _reason_against(check, name, user) or (None if dag_id(name) in loaded else _explain_missing(name))
+        action: _reason_against(check, name, user) or (None if dag_id(name) in loaded else missing)
         for action, (check, dag_id) in checks.items()
     }
 
@@ -275,7 +276,7 @@ def _not_loaded(name: str, dag_id: str) -> HTTPException:
 def _explain_missing(name: str) -> str:
     """Why Airflow does not know a DAG of the pipeline, and what to do."""
     missing = missing_dag(name, dag_state(ingest_dag_id(name)))
-    return str(missing["text"]) if missing else "Airflow has not loaded the DAG yet. Try again in a minute."
+    return str(missing["text"]) if missing else "Try again in a minute."
 
 
 def _trigger_run(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,7 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
     from changefeed.operations.lag import position
     from changefeed_web.breaker import GuardedConnections
 
+    began_ms = int(time.time() * 1000)  # changes that come while the servers are read are not in the answer
     try:
         answer = position(GuardedConnections.of(pipeline), store_of(pipeline)).to_json()
         del answer["pipeline"]
@@ -83,7 +84,7 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
         answer = {"state": "error", "error": f"{type(error).__name__}: {error}"}
     name = (answer["error"] or "").partition(":")[0]
     is_unavailable = issubclass(getattr(errors, name, ChangefeedError), RetryableError)
-    return {**answer, "unavailable": name if is_unavailable else None, "read_at_ms": int(time.time() * 1000)}
+    return {**answer, "unavailable": name if is_unavailable else None, "read_at_ms": began_ms}
 
 
 def topics(pipeline: Pipeline, stale: Staleness | None = None) -> dict[str, str]:

@@ -145,6 +145,8 @@ class _Search:
         ranges = {part.name: (max(part.low, part.end - share), part.end) for part in parts}
         try:
             records = self._records(reader, ranges, timeout_seconds)
+            for part in parts:
+                part.add(records[part.name], self._matches_in_time)
         except _LimitError as error:
             if error.limit != "bytes" or self._share == 1 or self._bytes_left <= 0:
                 return error.limit
@@ -152,7 +154,6 @@ class _Search:
             return ""
         for part in parts:
             low, end = ranges[part.name]
-            part.add(records[part.name], self._matches)
             part.end = low
             self._left -= end - low
         self._share = share if self._is_careful else share * _GROWTH
@@ -170,13 +171,20 @@ class _Search:
                 used += _size_of(record)
                 if used > allowed:
                     raise _LimitError("bytes")
-                if time.monotonic() > self._deadline:
-                    raise _LimitError("seconds")
+                self._check_time()
                 records[record.topic, record.partition].append(record)
         finally:
             self._bytes_left -= used
         self._read += sum(map(len, records.values()))
         return records
+
+    def _matches_in_time(self, record: KafkaRecord) -> bool:
+        self._check_time()  # to match may be to search many windows, or to ask a registry
+        return self._matches(record)
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise _LimitError("seconds")
 
     def newest(self) -> list[KafkaRecord]:
         """The newest matching records, the newest first."""

@@ -22,8 +22,6 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.records.partition import partition_of
 from changefeed.settings.pipeline import Pipeline
 
-MOST_RECORDS = 100
-"""The maximum of records that a request returns."""
 _LIMITS = SearchLimits()
 _CHOSEN = ("table", "published", "transactions")
 """The kinds of topics whose names are chosen, so that other programs and pipelines may publish to them."""
@@ -95,7 +93,7 @@ def read_records(
     partitions = [(topic.topic, number) for number in range(count)]
     with partition_reader(connections.kafka, partitions, "to show records") as reader:
         ranges = windows.limit_ends(_ranges(reader, conditions), conditions.place)
-        search = _TopicSearch(view, topic, owner, windows, conditions, limit, limits, connections.kafka.timeout_seconds)
+        search = _TopicSearch(view, topic, owner, conditions, limit, limits, connections.kafka.timeout_seconds)
         key = _partition_of_key(connections, topic, conditions, count)
         if key is not None:
             found = search.in_partition(reader, ranges, key)
@@ -109,7 +107,6 @@ class _TopicSearch:
     view: RecordView
     topic: PipelineTopic
     owner: _Owner
-    windows: RecordWindows
     conditions: RecordFilter
     limit: int
     limits: SearchLimits
@@ -151,7 +148,7 @@ class _TopicSearch:
         records, searched = search_backwards(
             reader, ranges, self.limit, matches, limits=self.limits, timeout_seconds=self.timeout_seconds
         )
-        shown = [self.view.show(record, self.windows.number_of(record)) for record in records]
+        shown = [self.view.show(record, self.owner.windows.number_of(record)) for record in records]
         return FoundRecords(tuple(shown), searched)
 
     def _matches(self, record: KafkaRecord) -> bool:

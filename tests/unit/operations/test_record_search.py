@@ -104,6 +104,21 @@ def test_search_ends_at_the_limit_of_time() -> None:
     assert not searched.is_complete
 
 
+def test_time_of_matching_counts() -> None:
+    stored = Stored([record(0, offset, offset) for offset in range(500)])
+    compared: list[int] = []
+
+    def matches(each: KafkaRecord) -> bool:
+        compared.append(each.offset)
+        time.sleep(0.01)
+        return False
+
+    limits = SearchLimits(1000, 10_000, 0.1)
+    _, searched = search_backwards(stored, stored.ranges(), 5, matches, limits=limits, timeout_seconds=1.0)
+    assert len(compared) < 500
+    assert (searched.stopped_by, searched.is_complete) == ("seconds", False)
+
+
 @pytest.mark.parametrize("wanted", [1, 20])
 def test_gaps_in_offsets_are_skipped(wanted: int) -> None:
     stored = Stored([record(0, offset, offset) for offset in (0, 1, 900)], [])
