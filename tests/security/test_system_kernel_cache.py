@@ -41,7 +41,7 @@ def system(compiled: Path) -> Iterator[Path]:
     with TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         root = Path(made) / "kernels"
-        shutil.copytree(compiled, root / compiled.name, ignore=shutil.ignore_patterns("*.lock"))
+        shutil.copytree(compiled, root / compiled.name, ignore=shutil.ignore_patterns("lock"))
         for path in (root, *root.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
         yield root

@@ -10,19 +10,27 @@ import argparse
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
-from changefeed.native.kernel_modules import import_all
 from changefeed.native.private_folder import privacy_problem
+
+
+def compile_all() -> None:
+    """Import each module that has kernels, which compiles them."""
+    from changefeed.native.compiled import kernel_sources
+
+    for module in kernel_sources(Path(__file__).parents[1]):
+        import_module(f"changefeed.{module}")
 
 
 def compile_into(root: Path) -> int:
     """Compile all kernels for any CPU into ``root``, readable by all users; return their number."""
     flags = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_DISABLE_JIT": "0", "NUMBA_BOUNDSCHECK": "0"}
     os.environ |= {**flags, "CHANGEFEED_KERNEL_CACHE": str(root)}
-    import_all()
+    compile_all()
     from changefeed.native.compiled import cache_key, entry_files
-    from changefeed.native.kernel_file import LOCK, write_file
+    from changefeed.native.kernel_file import write_file
 
     folder = root / cache_key(Path(__file__).parents[1])
     folder.mkdir(exist_ok=True)
@@ -33,8 +41,7 @@ def compile_into(root: Path) -> int:
         if not path.exists():
             sys.exit(f"expected the kernel {path.name!r} in {str(folder)!r}, found none: it could not be written")
         path.chmod(0o644)
-    for lock in folder.glob(f"*{LOCK}"):
-        lock.unlink()
+    (folder / "lock").unlink(missing_ok=True)
     root.chmod(0o755)
     folder.chmod(0o755)
     return len(entry_files)
@@ -47,7 +54,7 @@ def main() -> None:
     root: Path | None = parser.parse_args().into
     if root is None:
         began = time.monotonic()
-        import_all()
+        compile_all()
         print(f"Kernels: ready after {time.monotonic() - began:.0f} s", flush=True)
         return
     if reason := privacy_problem(root):

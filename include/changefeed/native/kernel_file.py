@@ -23,9 +23,6 @@ import numba.core.serialize
 
 from changefeed.native.private_folder import is_trusted_file, private_folder, trusted_folders
 
-LOCK = ".lock"
-"""The end of the name of the file that is locked while a kernel is compiled; others are compiled at the same time."""
-
 _log = logging.getLogger(__name__)
 _CompileResult: Any = numba.core.compiler.CompileResult
 _serialize: Any = numba.core.serialize
@@ -54,7 +51,7 @@ class KernelFile:
             return
         with ExitStack() as locked:
             with suppress(OSError):  # a full disk, or a file system without locks: several processes may compile it
-                lock = locked.enter_context((self._folder / f"{self.name}{LOCK}").open("w"))
+                lock = locked.enter_context((self._folder / "lock").open("w"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 locked.callback(fcntl.flock, lock, fcntl.LOCK_UN)
             yield

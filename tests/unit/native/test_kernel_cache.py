@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from changefeed.native.compiled import ROOMS, cache_folder, cache_key, kernel_sources
-from changefeed.native.kernel_file import LOCK
 
 PACKAGE = Path(__file__).parents[3] / "include" / "changefeed"
 
@@ -56,7 +55,6 @@ def test_compiled_kernels_load_while_another_process_compiles() -> None:
     subprocess.run(load, check=True)  # whoever comes first compiles them
     folder = cache_folder()
     assert folder is not None
-    (file,) = folder.glob("changefeed.native.scatter.*.kernel")
-    with (folder / f"{file.name}{LOCK}").open("w") as lock:
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(load, check=True, timeout=600)
