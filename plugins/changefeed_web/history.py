@@ -115,7 +115,7 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
         progress = {
             "windows": sorted(manifest["window"]["number"] for manifest in own),
             "rows": rows,
-            "planned": plan and len(plan),
+            "planned": len(plan) if plan else None,
             "seconds_left": _seconds_left(own, plan) if run["state"] == "running" else None,
         }
         shown.append({**run, "outcome": said[run["run_id"]], **progress})
