@@ -40,7 +40,7 @@ class Pace:
 
     every_seconds: float
     run_seconds: float
-    _began: float = field(default_factory=time.monotonic)
+    _began: float = field(default_factory=lambda: time.monotonic())
     _next: float = 0.0
     _failures: int = 0
 
