@@ -165,6 +165,16 @@ def width(page: Page, pixels: int) -> None:
     )
 
 
+def shots(page: Page, name: str) -> None:
+    """Screenshots in both themes and widths, each of an accessible page that is no wider than its window."""
+    for scheme, pixels in product(("dark", "light"), (390, 1280)):
+        theme(page, scheme)
+        width(page, pixels)
+        page.shot(f"{name}-{pixels}-{scheme}")
+        assert page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        assert page.faults() == []
+
+
 def test_address_that_is_no_utf8_shows_the_list(page: Page) -> None:
     for view in ("%E0%A4%A", "pipelines/%E0%A4%A", "%"):
         page.open(view)
@@ -342,6 +352,48 @@ def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page)
     assert page.faults() == []
 
 
+@pytest.mark.extended
+def test_columns_of_a_new_pipeline_are_left_out_or_masked(page: Page) -> None:
+    """The columns of the key cannot be, with the reason."""
+    page.site.mysql.execute(
+        "CREATE TABLE page.people (id INT PRIMARY KEY, email VARCHAR(90), phone VARCHAR(20), born DATE)"
+    )
+    try:
+        width(page, 1280)
+        page.open("new")
+        text = page.find("textarea.code")
+        tables = page.find("[name=tables]")
+        tables.clear()
+        tables.send_keys("page.*", Keys.TAB)
+        page.click("button", "Test the connections")
+        page.click("details[data-columns='page.people'] summary")
+        row = page.find("details[data-columns='page.people'] tr", "primary key").text
+        assert row.split()[:2] == ["id", "int"]
+        choice = "select[aria-label='What records have of page.people.{}']"
+        assert [one.text for one in page.find(choice.format("born")).find_elements(By.TAG_NAME, "option")] == [
+            "publish", "leave out", "mask: null", "mask: a text", "mask: HMAC-SHA256", "mask: SHA-256",
+            "mask: a secret text",
+        ]  # fmt: skip
+        for column, treatment in (("born", "leave out"), ("email", "HMAC-SHA256"), ("phone", "first characters")):
+            page.click(f"{choice.format(column)} option", treatment)
+        lines = [
+            "columns:  # DATABASE.TABLE.COLUMN, with * and ?",
+            '  exclude: ["page.people.born"]',
+            "  mask:",
+            '    "page.people.email": {hmac_sha256: {connection: mask_key}}',
+            '    "page.people.phone": {characters: 3}',
+        ]
+        wait_until(lambda: "\n".join(lines) in (text.get_property("value") or ""), "the YAML has them", WAIT)
+        shots(page, "new-pipeline-columns")
+        page.click(f"{choice.format('email')} option", "publish")
+        wait_until(lambda: "email" not in (text.get_property("value") or ""), "it is published again", WAIT)
+        page.click("button", "Check")
+        page.find(".findings")
+        assert "columns" not in " ".join(one.text for one in page.browser.find_elements(By.CSS_SELECTOR, ".problem"))
+    finally:
+        page.site.mysql.execute("DROP TABLE page.people")
+
+
 def open_action(page: Page, action: str) -> None:
     """Open the dialog of an action from the menu."""
     page.click(".dropdown summary")
@@ -373,6 +425,68 @@ def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits
     row = page.find("section[aria-label=Verifications] table", "equal").text
     assert "source" in row
     page.shot("verified")
+
+
+def choose(page: Page, label: str, text: str) -> None:
+    """Choose the option with ``text`` in the visible list ``label``."""
+    page.click(f"dialog select[aria-label='{label}'] option", text)
+
+
+def set_time(page: Page, css: str, text: str) -> None:
+    """Set a date-and-time field, whose keys depend on the language of the browser."""
+    script = "arguments[0].value = arguments[1];"
+    events = "for (const type of ['input', 'change']) arguments[0].dispatchEvent(new Event(type, {bubbles: true}));"
+    page.browser.execute_script(script + events, page.find(css), text)
+
+
+@pytest.mark.extended
+def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
+    file, _, place = position(page)["checkpoint"].partition(":")
+    page.open("pipelines/page")
+    open_action(page, "Replay")
+    choose(page, "Choose a binlog file", f"{file}: ")
+    assert page.find("dialog [name=from_file]").get_property("value") == file
+    assert " UTC" in page.find("dialog select[aria-label='Choose a binlog file'] option", f"{file}: ").text
+    shots(page, "replay-files")
+    page.click("dialog select[name=kind] option", "Coordinates")
+    choose(page, "Begin of a binlog file", f"{file}: ")
+    assert page.find("dialog [name=from_coordinates]").get_property("value") == f"{file}:4"
+    page.click("dialog select[name=kind] option", "Times")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog .mistake", "a value is required")
+    set_time(page, "dialog [name=from_time]", "2026-01-31T12:00")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog table", "page.customers.replay")
+    shots(page, "replay-times")
+    set_time(page, "dialog [name=to_time]", "2026-01-30T12:00:30")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog .problem", "from_time 2026-01-31T12:00:00Z is not before to_time 2026-01-30T12:00:30Z")
+    page.click("dialog button[aria-label=Close]")
+    open_action(page, "Seek")
+    choose(page, "Begin of a binlog file", f"{file}: ")
+    assert page.find("dialog [name=to]").get_property("value") == f"{file}:4"
+    set_time(page, "dialog [type=datetime-local]", "2026-01-31T12:00:30")
+    assert page.find("dialog [name=to]").get_property("value") == "2026-01-31T12:00:30Z"
+    shots(page, "seek-choices")
+    page.click("dialog button[aria-label=Close]")
+    page.browser.execute_cdp_cmd("Network.enable", {})
+    page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/binlogs"]})
+    try:
+        open_action(page, "Run until")
+        page.find("dialog [role=status]", "cannot be listed, but their names can be typed")
+        assert not page.browser.find_element(By.CSS_SELECTOR, "dialog select").is_displayed()
+    finally:
+        page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    page.fill("until", f"{file}:nowhere")
+    page.click("dialog button", "Start the run")
+    page.find("dialog .mistake", "FILE:POSITION")
+    shots(page, "run-until")
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (3)")
+    page.fill("until", f"{file}:{place}")
+    page.click("dialog button", "Start the run")
+    run_id = next(word for word in page.find("#toasts", "started").text.split() if "__" in word)
+    assert page.site.wait_for_run("changefeed_ingest__page", run_id)[""] == "success"
+    assert position(page)["checkpoint"] == f"{file}:{place}", "the run ended before the new row"
 
 
 @pytest.mark.extended

@@ -1,6 +1,7 @@
 // The records of a pipeline's topics: the newest ones, or those of a key, an id, coordinates or a time.
 
 import { airflow, get } from "./api.js";
+import { setUtc, timeHint, timeInput, utcOf } from "./binlogs.js";
 import { tabBar } from "./detail.js";
 import { coordinates, el, hollow, loading, number, problem, table } from "./dom.js";
 import { Outage } from "./state.js";
@@ -54,14 +55,14 @@ function search(content, alive, path, topics) {
   const topic = el("select", { name: "topic" }, topics.map((one) => el("option", { value: one.topic }, nameOf(one))));
   const limit = el("select", { name: "limit" }, LIMITS.map((one) => el("option", { value: one }, String(one))));
   const conditions = { key: input("key", '7 or {"id":7}'), id: input("id", "SERVER_UUID/FILE:POSITION/ROW"),
-    coordinates: input("coordinates", "binlog.000012:4077"), since: input("since", "2026-01-31T12:00:00Z"), until: input("until") };
+    coordinates: input("coordinates", "binlog.000012:4077"), since: timeInput("since"), until: timeInput("until") };
   const status = el("p", { class: "soft", role: "status" });
   const result = el("div", { class: "stack" });
   let busy = false;
   let again = false; // the conditions changed while a search was under way
 
   const read = async () => {
-    const given = Object.entries(conditions).map(([name, one]) => [name, one.value.trim()]).filter(([, value]) => value);
+    const given = Object.entries(conditions).map(([name, one]) => [name, one.type === "datetime-local" ? utcOf(one) : one.value.trim()]).filter(([, value]) => value);
     const query = new URLSearchParams([["topic", topic.value], ["limit", limit.value], ...given]);
     result.replaceChildren(loading("records"));
     status.replaceChildren();
@@ -91,15 +92,15 @@ function search(content, alive, path, topics) {
   };
   const searchBefore = (milliseconds) => {
     more.open = true;
-    conditions.until.value = new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
+    setUtc(conditions.until, milliseconds);
     run();
   };
   const more = el("details", {}, el("summary", {}, "More conditions"),
     el("div", { class: "fields" },
       field("Event id", "the header changefeed.id", conditions.id),
       field("Coordinates", "FILE:POSITION of the change", conditions.coordinates),
-      field("Since", "UTC, or with an offset", conditions.since),
-      field("Until", "not included", conditions.until),
+      field("Since", timeHint(), conditions.since),
+      field("Until", "in UTC, not included", conditions.until),
       field("Records", "at most, the newest ones", limit)));
   const form = el("form", { class: "card stack", "aria-label": "Search", onsubmit: (event) => { event.preventDefault(); run(); } },
     el("div", { class: "fields" }, field("Topic", "of the pipeline", topic), field("Key", "as JSON, or the value of its only column", conditions.key)),
