@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from typing import Any
@@ -455,12 +456,17 @@ def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
     page.click("dialog button", "Show the plan")
     page.find("dialog .mistake", "a value is required")
     set_time(page, "dialog [name=from_time]", "2026-01-31T12:00")
-    page.click("dialog button", "Show the plan")
-    page.find("dialog table", "page.customers.replay")
-    shots(page, "replay-times")
     set_time(page, "dialog [name=to_time]", "2026-01-30T12:00:30")
     page.click("dialog button", "Show the plan")
     page.find("dialog .problem", "from_time 2026-01-31T12:00:00Z is not before to_time 2026-01-30T12:00:30Z")
+    shots(page, "replay-times")
+    with page.site.client() as client:
+        listed = client.get("/changefeed/api/pipelines/page/binlogs").json()["files"]
+    begun = next(one["begun_seconds"] for one in listed if one["name"] == file)
+    set_time(page, "dialog [name=from_time]", datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    set_time(page, "dialog [name=to_time]", "")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog table", "page.customers.replay")
     page.click("dialog button[aria-label=Close]")
     open_action(page, "Seek")
     choose(page, "Begin of a binlog file", f"{file}: ")
@@ -719,6 +725,47 @@ def test_records_are_searched_by_key_and_show_both_images(page: Page) -> None:
     page.find(".problem", "expected FILE:POSITION")
     page.shot("records-refused")
     assert page.faults() == []
+
+
+@pytest.mark.extended
+def test_dead_letter_has_its_reason_and_opens_a_replay_of_its_file_and_table(page: Page) -> None:
+    site = page.site
+    site.mysql.execute("CREATE DATABASE letters", "CREATE TABLE letters.notes (id INT PRIMARY KEY, text LONGTEXT)")
+    file, place, *_ = site.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    path = site.pipelines / "letters.yaml"
+    site.write_pipeline("letters", "letters", server_ids="65264-65295")
+    settings = {
+        "start: latest": f"start: {file}:{place}",
+        "partitions: 2": 'partitions: 2\n  configs: {max.message.bytes: "20000"}',
+        "connection: kafka_shop": "connection: kafka_shop\n  on_bad_record: dead_letter",
+    }
+    text = path.read_text()
+    for before, after in settings.items():
+        text = text.replace(before, after)
+    path.write_text(text)
+    try:
+        site.mysql.execute("INSERT INTO letters.notes VALUES (7, REPEAT('x', 30000))")
+        site.wait_for_dag("changefeed_ingest__letters")
+        assert site.run("changefeed_ingest__letters")[""] == "success"
+        page.open("pipelines/letters/records")
+        page.click("select[name=topic] option[value='changefeed.letters.dead-letter']")
+        page.find("main p", "nothing has to be discarded")
+        summary = page.find(".records summary", "dead letter")
+        assert "letters.notes: its 30" in summary.text
+        page.click(".records summary", "dead letter")
+        page.find(".records dd", "letters.notes")
+        shots(page, "dead-letter")
+        page.click(".records button", "Retry")
+        page.find("dialog p", f"Publishes the changes of letters.notes in {file} again, not only this record.")
+        assert page.find("dialog [name=from_file]").get_property("value") == file
+        assert page.find("dialog [name=tables]").get_property("value") == "letters.notes"
+        shots(page, "dead-letter-retry")
+        page.click("dialog button", "Show the plan")
+        page.find("dialog table", "letters.notes.replay")
+        page.click("dialog button[aria-label=Close]")
+    finally:
+        path.unlink()
+        site.mysql.execute("DROP DATABASE letters")
 
 
 @pytest.mark.extended

@@ -116,7 +116,8 @@ function form(box, message, plan, start, { values, planPath, startPath, show, st
   });
 }
 
-export function backfillDialog(path, pipeline, after) {
+// `from` fills in a binlog file and tables, and says why (`about`).
+export function backfillDialog(path, pipeline, after, from = { file: "", tables: [], about: "" }) {
   const input = (name, placeholder = "", required = false) => el("input", { name, placeholder, required, autocomplete: "off" });
   const { choice, note } = binlogFiles(path);
   const ofFile = (label, hint, one) => el("div", {}, field(label, hint, one), choice(one, "Choose a binlog file"));
@@ -136,6 +137,8 @@ export function backfillDialog(path, pipeline, after) {
   kind.addEventListener("change", choose);
   choose();
   const { input: tables, field: tablesInput } = tablesField(pipeline);
+  forms.files[0].querySelector("input").value = from.file;
+  tables.value = from.tables.join("\n");
   const suffix = el("input", { name: "suffix", value: ".replay", autocomplete: "off" });
   const archive = input("archive", "s3://bucket/binlogs");
   const message = el("div", { "aria-live": "polite" });
@@ -143,6 +146,7 @@ export function backfillDialog(path, pipeline, after) {
   const start = el("button", { class: "primary", disabled: true }, "Start the replay");
   const box = dialog(`Replay ${pipeline.name}`,
     el("p", { class: "soft" }, "Publishes a range of the binlog again. The checkpoint of the pipeline does not move."),
+    from.about ? el("p", {}, from.about) : null,
     field("Range", null, kind), groups, note,
     el("div", { class: "fields" },
       tablesInput,
