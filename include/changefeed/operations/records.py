@@ -14,11 +14,13 @@ from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.topics import partition_counts
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
+from changefeed.operations.former_names import FormerNames
 from changefeed.operations.pipeline_topics import PipelineTopic, last_windows
 from changefeed.operations.record_filter import COMMIT_HEADER, RecordFilter
 from changefeed.operations.record_search import Searched, SearchLimits, event_id, search_backwards
 from changefeed.operations.shown_records import RecordView, ShownRecord
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.schema_history import load_history
 from changefeed.records.partition import partition_of
 from changefeed.settings.pipeline import Pipeline
 
@@ -81,15 +83,18 @@ def read_records(
     Of topics whose name settings or rows choose only the pipeline's own records are returned: those of known windows,
     and rows of its snapshots.
 
-    Raises BrokerUnavailableError, TopicError, SettingsError, and the errors of `Registry`.
+    Raises BrokerUnavailableError, TopicError, SettingsError, the errors of `Registry`, and those of `load_history` if
+    the pipeline hides columns.
     """
     count = partition_counts(connections.kafka, [topic.topic]).get(topic.topic, 0)
     if not count:
         return FoundRecords((), Searched(0, (), None, is_complete=True), exists=False)
     windows = RecordWindows.of(last_windows(state))
-    owner = _Owner.of(connections.pipeline, state, windows)
+    pipeline = connections.pipeline
+    owner = _Owner.of(pipeline, state, windows)
     schemas = connections.registry.schema if connections.registry else None
-    view = RecordView(connections.pipeline, topics, connections.routes.format(0), schemas)
+    former = FormerNames(pipeline, load_history(connections, state)) if pipeline.hides_columns else None
+    view = RecordView(pipeline, topics, connections.routes.format(0), schemas, former)
     partitions = [(topic.topic, number) for number in range(count)]
     with partition_reader(connections.kafka, partitions, "to show records") as reader:
         ranges = windows.limit_ends(_ranges(reader, conditions), conditions.place)

@@ -14,6 +14,7 @@ from changefeed.formats.format import Format
 from changefeed.formats.headers import HEADERS
 from changefeed.formats.reader import JsonImage, ReadChange, RecordReader, SchemaText
 from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.operations.former_names import FormerNames
 from changefeed.operations.pipeline_topics import PipelineTopic
 from changefeed.operations.record_search import event_id
 from changefeed.operations.record_values import RecordValues, text_of
@@ -98,12 +99,16 @@ class ShownRecord:
 
 @dataclass
 class RecordView:
-    """Shows the records of ``pipeline``. ``topics`` are its topics by name, ``format`` is its format."""
+    """Shows the records of ``pipeline``.
+
+    ``topics`` are its topics by name, ``format`` is its format. ``former`` has the former names of hidden columns.
+    """
 
     pipeline: Pipeline
     topics: Mapping[str, PipelineTopic]
     format: Format
     schemas: SchemaText | None = None
+    former: FormerNames | None = None
     values: RecordValues = field(init=False)
     _readers: dict[str, RecordReader | None] = field(default_factory=dict)
 
@@ -154,6 +159,8 @@ class RecordView:
         return topic.tables if topic is not None else ()
 
     def _hides(self, tables: Sequence[str], column: str) -> bool:
+        if self.former is not None and any(column.lower() in self.former.of(name) for name in tables):
+            return True
         pairs = (name.partition(".")[::2] for name in tables)
         return any(self.pipeline.hides(database, table, column) for database, table in pairs)
 

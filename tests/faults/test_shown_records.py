@@ -1,7 +1,8 @@
-"""Records of a topic that the settings of two pipelines name: each shows its own only."""
+"""Records of a pipeline: no rows of another pipeline, and no columns that it hides."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,23 +13,29 @@ from changefeed.kafka.commit_log.log import EMPTY_STATE
 from changefeed.operations.pipeline_topics import pipeline_topics
 from changefeed.operations.record_filter import RecordFilter
 from changefeed.operations.records import find_topic, read_records
+from changefeed.operations.shown_records import ShownRecord
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import read_pipeline
 
 pytestmark = pytest.mark.extended
 
 
-def shown(feed: Feed, table: str, shared: str) -> list[tuple[str, bool]]:
-    """The event ids of the table's topic that Records of the pipeline shows, sorted, and whether it is a tombstone."""
+def search(feed: Feed, table: str, topic: str) -> tuple[ShownRecord, ...]:
+    """What Records of the pipeline shows of the topic of a table."""
     environment, pipeline = feed.env(), read_pipeline(feed.folder / "pipelines" / f"{feed.name}.yaml")
     connections = PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
     state = connections.commit_log().read_all().get(feed.name, EMPTY_STATE)
-    topics = pipeline_topics(pipeline, {f"{feed.name}.{table}": f"{shared}.{table}"}, state)
-    topic = find_topic(topics, None, f"{feed.name}.{table}")
-    assert topic is not None
-    found = read_records(connections, topics, topic, state, RecordFilter(), limit=1000)
+    topics = pipeline_topics(pipeline, {f"{feed.name}.{table}": topic}, state)
+    chosen = find_topic(topics, None, f"{feed.name}.{table}")
+    assert chosen is not None
+    found = read_records(connections, topics, chosen, state, RecordFilter(), limit=1000)
     assert found.searched.is_complete
-    return sorted((record.id, record.value is None) for record in found.records)
+    return found.records
+
+
+def shown(feed: Feed, table: str, shared: str) -> list[tuple[str, bool]]:
+    """The event ids that Records shows, sorted, each with whether it is a tombstone."""
+    return sorted((one.id, one.record.value is None) for one in search(feed, table, f"{shared}.{table}"))
 
 
 def test_records_show_no_row_of_another_pipeline_in_the_topic(feed: Feed, tmp_path: Path, runner: Runner) -> None:
@@ -67,3 +74,19 @@ def test_records_show_no_row_of_another_pipeline_in_the_topic(feed: Feed, tmp_pa
         assert any(is_between), "the second published before and after the first"
     finally:
         feed.mysql.execute(f"DROP DATABASE `{second.name}`")
+
+
+def test_hidden_column_is_not_shown_under_the_name_that_it_had_before(feed: Feed) -> None:
+    accounts = f"`{feed.name}`.accounts"
+    feed.mysql.execute(f"INSERT INTO {accounts} VALUES (1, 1, 'SECRET')")
+    feed.run()
+    feed.mysql.execute(
+        f"ALTER TABLE {accounts} RENAME COLUMN text TO words", f"INSERT INTO {accounts} VALUES (2, 1, 'MORE')"
+    )
+    feed.settings["columns"] = {"exclude": [f"{feed.name}.accounts.words"]}
+    feed.configure()
+    feed.run()
+    records = search(feed, "accounts", f"{feed.name}.accounts")
+    assert {one.changes[0].hidden for one in records} == {("text",), ()}
+    assert "SECRET" not in json.dumps([one.to_json() for one in records])
+    assert len(records) == 2
