@@ -25,7 +25,7 @@ export function columnChoices(connections, changed) {
   };
   return {
     draw: (place, tables) => place.replaceChildren(...(tables.length ? [el("h3", {}, "Columns left out or masked"),
-      el("p", { class: "soft" }, "Open a captured table to choose. Records never have the original values."), ...tables.map(part)] : [])),
+      el("p", { class: "soft" }, "Open a captured table to choose. Values that are left out or masked never reach Kafka."), ...tables.map(part)] : [])),
     // The settings of the choices for captured tables.
     rules: (isCaptured) => {
       const rules = [...chosen].filter(([, one]) => isCaptured(one.table));

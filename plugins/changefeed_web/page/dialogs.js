@@ -217,7 +217,7 @@ export function runDialog(path, pipeline, after) {
     el("p", { class: "soft" }, "Publishes new changes from the checkpoint on, and ends at the first of these limits. Without one it ends at the head, as Run now does."),
     el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "none yet"), "."),
     el("div", { class: "fields" },
-      el("div", { class: "wide" }, field("Until", "FILE:POSITION of a commit boundary, not included; empty: the head", until), choice(until, "Begin of a binlog file", beginOf)),
+      el("div", { class: "wide" }, field("Until", "FILE:POSITION of a commit boundary after the checkpoint; empty: the head", until), choice(until, "Begin of a binlog file", beginOf)),
       field("Maximum bytes", "of binlog; the run ends at the last commit before; empty: no limit", size),
       field("Maximum seconds", "after which no further window begins; empty: no limit", seconds)),
     note, message, el("div", { class: "row" }, start));
