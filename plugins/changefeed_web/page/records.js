@@ -54,7 +54,7 @@ const LETTERS = "Dead letters are records that Kafka refused, and changes for wh
 async function retry(path, letter) {
   const [file] = letter.coordinates.split(/:(?=\d+$)/);
   const tables = letter.tables.length ? `the changes of ${letter.tables.join(", ")}` : "all changes";
-  const about = `Publishes ${tables} in ${file} again, not only this record. Remove the cause first, or it becomes a dead letter again: ${letter.reason}. With a suffix, the changes go to topics of their own; without one, consumers of the live topics get all of them a second time.`;
+  const about = `Publishes ${tables} in ${file} again, not only this record. The reason was: ${letter.reason}. Remove its cause first, or the record becomes a dead letter again. With a suffix, the changes go to topics of their own; without one, consumers of the live topics get all of them a second time.`;
   try {
     backfillDialog(path, await get(path), async () => {}, { file, tables: letter.tables, about });
   } catch (error) {
