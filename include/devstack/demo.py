@@ -26,7 +26,7 @@ DAG = f"changefeed_ingest__{PIPELINE}"
 WINDOWS = 2
 WINDOW_SECONDS = 600.0
 SHOWN = 3
-STEPS = 6
+STEPS = 4
 
 _out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
 
@@ -47,9 +47,9 @@ def demo(stack: Stack, *, once: bool) -> None:
         stack.up(steps.begin)
         connect = _connector(stack.mysql_root_url)
         create_shop(connect)
-        _run(stack, connect, steps, kernels, once=once)
+        _run(stack, connect, steps, once=once)
     finally:
-        kernels.kill()
+        kernels.kill()  # the next process compiles those that are missing
         kernels.wait()
         _out.print("Stopping the servers …")
         stack.stop()
@@ -78,12 +78,10 @@ class _Steps:
         self._began = now
 
 
-def _run(stack: Stack, connect: Connect, steps: _Steps, kernels: subprocess.Popen[bytes], *, once: bool) -> None:
+def _run(stack: Stack, connect: Connect, steps: _Steps, *, once: bool) -> None:
     writer = ShopWriter(connect)
     writer.start()
     try:
-        steps.begin("Compile the kernels, which began with the first step")
-        kernels.wait()  # if it failed, the run compiles them, and reports the error
         steps.begin("Publish the first windows, with runs that the demo triggers")
         show_login(stack)
         _out.print(f"DAG {DAG} is scheduled each minute.")

@@ -18,8 +18,8 @@ from devstack.connect import CHECKSUMS as connect_checksums
 from devstack.errors import DevstackError, FetchError
 from devstack.home import Home
 from devstack.installation import install_once, run_download
-from devstack.kafka import CHECKSUMS
-from devstack.maven import check_jars, read_checksums
+from devstack.kafka import CHECKSUMS, KAFKA, LOGGING
+from devstack.maven import check_jars, read_artifacts, read_checksums
 from devstack.mysqltest import extract
 from devstack.stack import Condition, Stack
 
@@ -99,7 +99,9 @@ def test_unknown_and_missing_jars_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_jar_of_kafka_and_of_connect_is_pinned() -> None:
-    kafka, connect = read_checksums(CHECKSUMS), read_checksums(connect_checksums)
+    artifacts, connect = read_artifacts(CHECKSUMS), read_checksums(connect_checksums)
+    assert {KAFKA, LOGGING} <= artifacts.keys()
+    kafka = {artifact.jar: digest for artifact, digest in artifacts.items()}
     assert (len(kafka), len(connect)) == (46, 74)
     assert all(len(digest) == 64 for digest in (*kafka.values(), *connect.values()))
     assert all(kafka[jar] == connect[jar] for jar in kafka.keys() & connect.keys())
