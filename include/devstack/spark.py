@@ -24,7 +24,7 @@ PACKAGES_LOCK = "packages.lock"
 
 _SCRATCH = ".spark.partial."
 _STORED = "pyspark:--build-option=--compression=stored"
-"""uv's option with which pyspark's wheel, which it builds and unpacks at once, is not compressed: half a minute less."""
+"""uv's option not to compress the wheel that it builds and unpacks at once: that would take half a minute."""
 
 
 def fetch_spark(home: Home) -> None:

@@ -86,11 +86,15 @@ def inline(function: Function) -> Function:
 
 
 class _InlineLibrary(_Library):  # type: ignore[misc]
-    """The optimized code of an `inline` function, for the kernels that call it.
+    """The code of an `inline` function, for the kernels that call it.
 
-    numba would also translate it to machine code, with the code of all functions that it calls, though it is never
-    called from Python. That took a fifth of the time to compile the kernels.
+    numba would optimize it and translate it to machine code, each time with the code of all functions that it calls,
+    although it is optimized and translated again as a part of each kernel, and never called from Python. That took half
+    of the time to compile the kernels, and made none of them faster.
     """
+
+    def _optimize_final_module(self) -> None:
+        """Nothing: the kernel's module, which this one becomes a part of, is optimized as a whole."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -105,7 +109,7 @@ class _InlineLibrary(_Library):  # type: ignore[misc]
 
 @contextmanager
 def _only_for_kernels() -> Iterator[None]:
-    """Let numba compile functions to an `_InlineLibrary`."""
+    """Let numba compile functions into an `_InlineLibrary`."""
     generator = cpu_target.target_context.codegen()
     library_class, set_env = generator._library_class, generator.set_env
     generator._library_class = _InlineLibrary
