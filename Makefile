@@ -23,7 +23,7 @@ setup: $(READY) ## Install all Python packages into .venv, and compile the kerne
 
 $(READY): requirements.lock pyproject.toml
 	$(call install,--compile-bytecode -r requirements.lock)
-	@echo "Compiling the kernels (about 100 s of one core) and, beside them, an archive of Spark's classes (20 s) …"
+	@echo "Compiling the kernels (about 50 s of one core) and, beside them, an archive of Spark's classes (20 s) …"
 	@$(BIN)/python -m changefeed.native & kernels=$$!; \
 		$(BIN)/python -m changefeed.spark.class_archive \
 		|| echo "No archive of Spark's classes was created, so Spark starts more slowly. The reason is above."; \

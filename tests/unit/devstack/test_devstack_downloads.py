@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import threading
+import venv
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -16,11 +18,12 @@ import pytest
 from devstack.apt import MACHINE_STATUS, PrivateApt, Source, missing_programs
 from devstack.connect import CHECKSUMS as connect_checksums
 from devstack.errors import DevstackError, FetchError
-from devstack.home import Home
+from devstack.home import PROJECT, Home
 from devstack.installation import install_once, run_download
 from devstack.kafka import CHECKSUMS, KAFKA, LOGGING
 from devstack.maven import check_jars, read_artifacts, read_checksums
 from devstack.mysqltest import extract
+from devstack.spark import fetch_spark
 from devstack.stack import Condition, Stack
 
 
@@ -142,6 +145,26 @@ def test_exports_name_servers_and_airflow_without_foreign_passwords(
     assert (seen["AIRFLOW_HOME"], seen["AIRFLOW__CORE__FERNET_KEY"]) == (str(airflow), "f")
     assert seen["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith(f"sqlite:///{airflow}/airflow.db")
     assert seen["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
+def test_spark_that_is_installed_is_not_fetched(tmp_path: Path) -> None:
+    fetch_spark(Home(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_without_spark_and_without_its_installer_is_told_what_to_do(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    script = (
+        "import sys; from pathlib import Path; from devstack.home import Home; from devstack.spark import fetch_spark;"
+    )
+    done = subprocess.run(
+        [tmp_path / "venv" / "bin" / "python", "-c", f"{script} fetch_spark(Home(Path(sys.argv[1])))", tmp_path],
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.search(r"FetchError: expected uv in .*, found none.* Run `make setup`", done.stderr), done.stderr
 
 
 @pytest.mark.skipif(missing_programs() is not None, reason="a machine without apt")
