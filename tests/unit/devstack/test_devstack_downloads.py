@@ -154,12 +154,10 @@ def test_spark_that_is_installed_is_not_fetched(tmp_path: Path) -> None:
 
 def test_python_without_spark_and_without_its_installer_is_told_what_to_do(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
-    script = (
-        "import sys; from pathlib import Path; from devstack.home import Home; from devstack.spark import fetch_spark;"
-    )
+    script = "from devstack.home import Home; from devstack.spark import fetch_spark; fetch_spark(Home.default())"
     done = subprocess.run(
-        [tmp_path / "venv" / "bin" / "python", "-c", f"{script} fetch_spark(Home(Path(sys.argv[1])))", tmp_path],
-        env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
+        [tmp_path / "venv" / "bin" / "python", "-c", script],
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "include"), "CHANGEFEED_DEVSTACK_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

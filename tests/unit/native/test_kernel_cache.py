@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from numba import njit
@@ -71,5 +72,5 @@ def test_inline_functions_become_machine_code_only_as_parts_of_kernels() -> None
         return plus(a, a)
 
     assert twice(4) == 8
-    (compiled,) = plus.overloads.values()
+    (compiled,) = cast(Any, plus).overloads.values()
     assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
