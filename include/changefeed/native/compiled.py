@@ -49,8 +49,12 @@ JIT_OFF = bool(config.DISABLE_JIT)
 BOUNDS = bool(config.BOUNDSCHECK)
 """Whether each raw read and write is checked (NUMBA_BOUNDSCHECK=1)."""
 
-ROOMS = ("native", "records", "formats", "binlog/kernel", "source/mysql", "transforms", "verify", "replicate")
-"""The folders of the package that have kernels."""
+ROOMS = ("native", "records", "formats", "source/mysql", "binlog/kernel", "transforms", "verify", "replicate")
+"""The folders of the package that have kernels, in the order in which they are compiled.
+
+A run that begins meanwhile plans its window with kernels of the first five, and starts Spark while the largest one,
+`walk`, is compiled.
+"""
 
 _OF_KERNELS = re.compile(
     rb"^(from changefeed.native.compiled import .*(inline|entry)|# kernels read this file)", re.MULTILINE
