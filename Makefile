@@ -22,25 +22,29 @@ help: ## Show the targets
 setup: $(READY) ## Install all Python packages into .venv, and compile the kernels
 
 $(READY): requirements.lock pyproject.toml
-	$(call install,requirements.lock)
-	@echo "Compiling the kernels (about 100 s of one core) and, beside them, an archive of Spark's classes (20 s) …"
+	$(call install,--compile-bytecode -r requirements.lock)
+	@echo "Compiling the kernels (about 50 s of one core) and, beside them, an archive of Spark's classes (20 s) …"
 	@$(BIN)/python -m changefeed.native & kernels=$$!; \
 		$(BIN)/python -m changefeed.spark.class_archive \
 		|| echo "No archive of Spark's classes was created, so Spark starts more slowly. The reason is above."; \
 		wait $$kernels
 	touch $@
 
-# Only what the demo runs on. It compiles the kernels while the servers are fetched.
+# Only what the demo runs on. While the servers are fetched, the demo compiles the kernels and installs pyspark, which is
+# larger than all other packages together. Modules are compiled when they are first imported: most never are.
 $(VENV)/.demo-ready: requirements-demo.lock pyproject.toml
-	@echo "Packages: installing those that the demo runs on into $(VENV) …"
-	@start=$$(date +%s); $(call install,requirements-demo.lock) && echo "Packages: installed in $$(($$(date +%s) - start)) s"
+	@echo "Packages: installing those that the demo runs on into $(VENV), without pyspark …"
+	@start=$$(date +%s); \
+		$(call install,--quiet --no-deps -r requirements-demo.lock) && \
+		echo "Packages: installed in $$(($$(date +%s) - start)) s"
 	@touch $@
 
-# Installs the packages of a lock file, and this project.
+# Installs packages of a lock file, and this project. pyspark is built from its source archive: its wheel is not compressed.
 install = $(PYTHON) -m venv $(VENV) && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)" && \
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r $(1) && \
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
+	export VIRTUAL_ENV=$(CURDIR)/$(VENV) && \
+	$(BIN)/uv pip install --require-hashes --config-settings-package pyspark:--build-option=--compression=stored $(1) && \
+	$(BIN)/uv pip install --quiet --no-deps --editable .
 
 demo: $(DEMO_READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: exit when verified; --follower: also replicate to a second MySQL)
 	@$(BIN)/python -m devstack demo $(ARGS)
@@ -190,9 +194,12 @@ audit: $(READY) ## Known vulnerabilities of the packages in requirements.lock, b
 	$(BIN)/uv tool run --quiet --isolated --from pip-audit==2.10.1 pip-audit --requirement requirements.lock \
 		--require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
-lock: $(READY) ## Resolve requirements.txt into requirements.lock, and its first part, without tests, into requirements-demo.lock
+lock: $(READY) ## Resolve requirements.txt into requirements.lock, and its first part, without tests, into requirements-demo.lock and requirements-spark.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-annotate --no-header requirements.txt -o requirements.lock
 	sed '/^# --- development and tests/,$$d' requirements.txt | $(BIN)/uv pip compile --quiet --universal \
 		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
-		--constraint requirements.lock - -o requirements-demo.lock
+		--constraint requirements.lock --no-emit-package pyspark --no-emit-package pyspark-client - -o requirements-demo.lock
+	grep -E '^pyspark(-client)?==' requirements.txt | $(BIN)/uv pip compile --quiet --universal --no-deps \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+		- -o requirements-spark.lock

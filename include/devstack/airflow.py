@@ -25,8 +25,10 @@ from devstack.home import PROJECT, Home
 from devstack.identity import ProcessId
 from devstack.installation import install_once
 from devstack.java import fetch_java
+from devstack.lock import hold_lock
 from devstack.port import LOCALHOST, free_port
 from devstack.process import POLL_SECONDS, ServerProcess
+from devstack.spark import PACKAGES_LOCK
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
@@ -144,18 +146,25 @@ class AirflowServer:
     def env(self) -> dict[str, str]:
         """The complete environment of the components, also for other processes that use this Airflow."""
         java = fetch_java(self.home)
+        return {
+            **self._environment(java.parent),
+            "JAVA_HOME": str(java.resolve().parent.parent),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": LOCALHOST,
+            **self.settings,
+        }
+
+    def _environment(self, *folders: Path) -> dict[str, str]:
+        """The environment of commands that start no Spark; *folders* are added to their PATH."""
         installation = self._installation()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-        programs = [str(Path(sys.executable).parent), str(java.parent), os.environ.get("PATH", "")]
+        programs = [str(Path(sys.executable).parent), *map(str, folders), os.environ.get("PATH", "")]
         return {
             **inherited,
             **self._airflow_settings(installation),
             **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in self.connections.items()},
             "PATH": os.pathsep.join(programs),
             "PYTHONPATH": str(self.project / "include"),
-            "JAVA_HOME": str(java.resolve().parent.parent),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": LOCALHOST,
             **self.settings,
         }
 
@@ -166,6 +175,32 @@ class AirflowServer:
         names = ("AIRFLOW_HOME", "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
         return {name: settings[name] for name in names}
 
+    def prepare(self) -> None:
+        """Create the missing files, which takes 15 seconds for the database; needs neither connections nor Java."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        if not self._installation_file.exists():
+            installation = _Installation(
+                port=free_port(),
+                jwt_secret=secrets.token_urlsafe(64),
+                secret_key=secrets.token_urlsafe(32),
+                fernet_key=base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            )
+            partial = self._installation_file.with_suffix(".partial")
+            partial.write_text(json.dumps(asdict(installation)))
+            partial.replace(self._installation_file)
+        if not self._passwords_file.exists():
+            self._passwords_file.touch(mode=0o600)
+            self._passwords_file.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
+        migrated = self.directory / f"migrated-{version('apache-airflow')}"
+        if not migrated.exists():
+            if self._quick and not self._database:
+                shutil.copy(empty_database(self.home), self.directory)
+            else:
+                with hold_lock(self.home.root / PACKAGES_LOCK, "Airflow: waiting until Spark is installed"):
+                    self._run(self._environment(), "db", "migrate")
+            migrated.touch()
+
     def start(self) -> None:
         """Create missing files, start all components, and wait until Airflow reports them healthy.
 
@@ -175,7 +210,7 @@ class AirflowServer:
         try:
             if not self.running:
                 self.stop()
-                self._prepare()
+                self.prepare()
                 self._start_components()
             self._processes["api-server"].wait_until(self._healthy, START_SECONDS)
         except BaseException:
@@ -210,9 +245,12 @@ class AirflowServer:
 
         Each call takes several seconds; the REST API is faster.
         """
+        return self._run(self.env, *arguments)
+
+    def _run(self, environment: Mapping[str, str], *arguments: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
-            env=self.env,
+            env=environment,
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -269,30 +307,6 @@ class AirflowServer:
     @property
     def _passwords_file(self) -> Path:
         return self.directory / "passwords.json"
-
-    def _prepare(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.directory.chmod(0o700)
-        if not self._installation_file.exists():
-            installation = _Installation(
-                port=free_port(),
-                jwt_secret=secrets.token_urlsafe(64),
-                secret_key=secrets.token_urlsafe(32),
-                fernet_key=base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-            )
-            partial = self._installation_file.with_suffix(".partial")
-            partial.write_text(json.dumps(asdict(installation)))
-            partial.replace(self._installation_file)
-        if not self._passwords_file.exists():
-            self._passwords_file.touch(mode=0o600)
-            self._passwords_file.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
-        migrated = self.directory / f"migrated-{version('apache-airflow')}"
-        if not migrated.exists():
-            if self._quick and not self._database:
-                shutil.copy(empty_database(self.home), self.directory)
-            else:
-                self.cli("db", "migrate")
-            migrated.touch()
 
     def _airflow_settings(self, installation: _Installation) -> dict[str, str]:
         url = f"http://{LOCALHOST}:{installation.port}"
@@ -352,6 +366,6 @@ def empty_database(home: Home) -> Path:
     """
 
     def make(target: Path) -> None:
-        AirflowServer(target, home=home)._prepare()
+        AirflowServer(target, home=home).prepare()
 
     return install_once(home, f"airflow-{version('apache-airflow')}-database", make) / "airflow.db"

@@ -17,7 +17,7 @@ from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.installation import install_once
 from devstack.java import fetch_java, java_version
-from devstack.maven import Artifact, read_checksums, retrieve
+from devstack.maven import Artifact, read_artifacts, retrieve
 from devstack.port import LOCALHOST, free_port, is_listening
 from devstack.process import ServerProcess
 
@@ -51,13 +51,15 @@ def fetch_kafka(home: Home) -> Path:
     """The folder with the broker's jars, which are fetched once from Maven Central."""
 
     def build(target: Path) -> None:
+        artifacts = read_artifacts(CHECKSUMS)
         retrieve(
             fetch_java(home),
-            [KAFKA, LOGGING],
+            list(artifacts),
             target,
             what=f"Kafka {KAFKA.version} (Maven Central)",
             size=DOWNLOAD_BYTES,
-            checksums=read_checksums(CHECKSUMS),
+            checksums={artifact.jar: digest for artifact, digest in artifacts.items()},
+            transitive=False,
         )
 
     return install_once(home, f"kafka-{KAFKA.version}", build)

@@ -33,6 +33,7 @@ from devstack.mysqltest import MARIADB_TESTS, fetch_mariadb_binlog
 from devstack.postgresql import fetch_postgresql
 from devstack.promtool import fetch_promtool
 from devstack.reaper import end_orphans
+from devstack.spark import fetch_spark
 from devstack.sql_server import Options, SqlServer
 from devstack.yarn import fetch_yarn
 
@@ -161,9 +162,9 @@ class Stack:
         """Fetch the missing software that `up` needs; with *tests* also software of the tests, with *consumers* also
         software of `make test-consumers`."""
         with ThreadPoolExecutor(2) as threads:
-            java = threads.submit(self._fetch_java_and_kafka)
+            kafka = threads.submit(self._fetch_kafka)
             server = threads.submit(self._require_server) if self._existing_mysql is None else None
-        java.result()
+        kafka.result()
         if server is not None:
             server.result()
         if tests:
@@ -184,10 +185,14 @@ class Stack:
             for consumer in CONSUMERS:
                 consumer.fetch(self.home)
 
-    def _fetch_java_and_kafka(self) -> None:
-        fetch_java(self.home)
+    def _fetch_kafka(self) -> None:
+        """Fetch Java and Spark, which also Airflow's tasks need, and with both of them Kafka."""
+        with ThreadPoolExecutor(1) as thread:
+            java = thread.submit(fetch_java, self.home)
+            fetch_spark(self.home)
+        java.result()
         if self.kafka is not None:
-            fetch_kafka(self.home)  # Java fetches it
+            fetch_kafka(self.home)
 
     def up(self, report: Callable[[str], object] = str) -> None:
         """Fetch missing software, start the servers that do not run, and wait until all are ready.
@@ -199,18 +204,29 @@ class Stack:
         """
         with self._hold_lock():
             end_orphans(self.home)
-            report("Fetch Java, Kafka and MySQL, side by side, if they are missing")
-            self.fetch()
-            report("Start MySQL and Kafka")
-            with ThreadPoolExecutor(2) as threads:
-                follower = self._follower if self.with_follower else None
-                servers = (self.sql_server, follower, self.kafka)
-                starts = [threads.submit(server.start) for server in servers if server is not None]
+            report("Fetch what is missing of MySQL, Java, Spark and Kafka, side by side, and start the servers")
+            with ThreadPoolExecutor(3) as threads:
+                starts = [
+                    threads.submit(self._start_kafka),
+                    threads.submit(self._start_mysql),
+                    threads.submit(self._airflow().prepare),
+                ]
             for start in starts:
                 start.result()
             report("Start Airflow")
             write_site(self._site)
             self.airflow.start()
+
+    def _start_kafka(self) -> None:
+        self._fetch_kafka()
+        if self.kafka is not None:
+            self.kafka.start()
+
+    def _start_mysql(self) -> None:
+        if (server := self.sql_server) is not None:
+            server.start()
+        if self.with_follower:
+            self._follower.start()
 
     def stop(self) -> list[str]:
         """Stop the demo's servers, and servers of killed test sessions; returns the names of the stopped servers.
@@ -280,6 +296,7 @@ class Stack:
             fetch_mysql(self.home)
         except FetchError as error:
             print(f"MySQL cannot be fetched, so MariaDB is used instead. The reason: {error}", flush=True)
+            fetch_spark(self.home)  # its Ivy fetches MariaDB
             fetch_mariadb(self.home)
             return self._mariadb
         return self._mysql

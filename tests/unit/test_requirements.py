@@ -1,4 +1,4 @@
-"""requirements-demo.lock has what the demo runs on, in the versions of requirements.lock."""
+"""The lock files of the demo have what it runs on, in the versions of requirements.lock."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ def pins(text: str) -> dict[str, str]:
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
 
 
-def test_demo_lock_has_the_first_part_of_the_requirements_and_no_tools_of_tests() -> None:
+def test_demo_locks_have_the_first_part_of_the_requirements_and_no_tools_of_tests() -> None:
     first, heading, rest = (PROJECT / "requirements.txt").read_text().partition(HEADING)
     assert heading
-    demo = pins((PROJECT / "requirements-demo.lock").read_text())
+    demo, spark = (pins((PROJECT / f"requirements-{part}.lock").read_text()) for part in ("demo", "spark"))
+    assert spark.keys() == {"pyspark", "pyspark-client"}, "make demo installs them while it fetches the servers"
+    assert not spark.keys() & demo.keys()
+    demo |= spark
     assert pins(first).items() <= demo.items()
     assert demo.items() <= pins((PROJECT / "requirements.lock").read_text()).items()
     assert {"pytest", "mypy", "ruff", "mkdocs-material", "selenium"} <= pins(rest).keys() - demo.keys()

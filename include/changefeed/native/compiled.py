@@ -20,7 +20,8 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -31,12 +32,14 @@ import numba
 import numba.core.config
 import numpy as np
 from numba.core import codegen, typeinfer
+from numba.core.registry import cpu_target
 from numba.core.types import unliteral
 
 from changefeed.native.kernel_file import KernelFile, warn_of_no_folder
 from changefeed.native.private_folder import private_folder
 
 config: Any = numba.core.config
+_Library: Any = codegen.JITCodeLibrary
 host_cpu_features: Any = codegen.get_host_cpu_features
 njit: Any = numba.njit  # its types miss some of its options
 
@@ -46,8 +49,12 @@ JIT_OFF = bool(config.DISABLE_JIT)
 BOUNDS = bool(config.BOUNDSCHECK)
 """Whether each raw read and write is checked (NUMBA_BOUNDSCHECK=1)."""
 
-ROOMS = ("native", "records", "formats", "binlog/kernel", "source/mysql", "transforms", "verify", "replicate")
-"""The folders of the package that have kernels."""
+ROOMS = ("native", "records", "formats", "source/mysql", "binlog/kernel", "transforms", "verify", "replicate")
+"""The folders of the package that have kernels, in the order in which they are compiled.
+
+A run that begins meanwhile plans its window with kernels of the first five, and starts Spark while the largest one,
+`walk`, is compiled.
+"""
 
 _OF_KERNELS = re.compile(
     rb"^(from changefeed.native.compiled import .*(inline|entry)|# kernels read this file)", re.MULTILINE
@@ -72,9 +79,49 @@ def inline(function: Function) -> Function:
         return function
     compiled: Any = njit(**_FLAGS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     template_of = compiled.get_call_template
-    # In numba each literal number in a call has a type of its own: numba would compile the function for each number.
-    compiled.get_call_template = lambda args, kws: template_of(tuple(map(unliteral, args)), kws)
+
+    def template(args: Any, kws: Any) -> Any:
+        with _only_for_kernels():
+            # In numba each literal number in a call has a type of its own: numba would compile the function for each.
+            return template_of(tuple(map(unliteral, args)), kws)
+
+    compiled.get_call_template = template
     return cast(Function, compiled)
+
+
+class _InlineLibrary(_Library):  # type: ignore[misc]
+    """The code of an `inline` function, for the kernels that call it.
+
+    numba would optimize it and translate it to machine code, each time with the code of all functions that it calls,
+    although it is optimized and translated again as a part of each kernel, and never called from Python. That took half
+    of the time to compile the kernels, and made none of them faster.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Nothing: the kernel's module, which this one becomes a part of, is optimized as a whole."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, _name: str) -> int:
+        """0: there is no machine code."""
+        self._ensure_finalized()
+        return 0
+
+
+@contextmanager
+def _only_for_kernels() -> Iterator[None]:
+    """Let numba compile functions into an `_InlineLibrary`."""
+    generator = cpu_target.target_context.codegen()
+    library_class, set_env = generator._library_class, generator.set_env
+    generator._library_class = _InlineLibrary
+    generator.set_env = lambda _name, _env: None  # it would write an address into the machine code
+    try:
+        yield
+    finally:
+        generator._library_class, generator.set_env = library_class, set_env
 
 
 def entry(signature: Any) -> Callable[[Function], Function]:

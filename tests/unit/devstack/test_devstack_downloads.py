@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import threading
+import venv
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -16,11 +18,12 @@ import pytest
 from devstack.apt import MACHINE_STATUS, PrivateApt, Source, missing_programs
 from devstack.connect import CHECKSUMS as connect_checksums
 from devstack.errors import DevstackError, FetchError
-from devstack.home import Home
+from devstack.home import PROJECT, Home
 from devstack.installation import install_once, run_download
-from devstack.kafka import CHECKSUMS
-from devstack.maven import check_jars, read_checksums
+from devstack.kafka import CHECKSUMS, KAFKA, LOGGING
+from devstack.maven import check_jars, read_artifacts, read_checksums
 from devstack.mysqltest import extract
+from devstack.spark import fetch_spark
 from devstack.stack import Condition, Stack
 
 
@@ -99,7 +102,9 @@ def test_unknown_and_missing_jars_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_jar_of_kafka_and_of_connect_is_pinned() -> None:
-    kafka, connect = read_checksums(CHECKSUMS), read_checksums(connect_checksums)
+    artifacts, connect = read_artifacts(CHECKSUMS), read_checksums(connect_checksums)
+    assert {KAFKA, LOGGING} <= artifacts.keys()
+    kafka = {artifact.jar: digest for artifact, digest in artifacts.items()}
     assert (len(kafka), len(connect)) == (46, 74)
     assert all(len(digest) == 64 for digest in (*kafka.values(), *connect.values()))
     assert all(kafka[jar] == connect[jar] for jar in kafka.keys() & connect.keys())
@@ -140,6 +145,24 @@ def test_exports_name_servers_and_airflow_without_foreign_passwords(
     assert (seen["AIRFLOW_HOME"], seen["AIRFLOW__CORE__FERNET_KEY"]) == (str(airflow), "f")
     assert seen["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith(f"sqlite:///{airflow}/airflow.db")
     assert seen["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
+def test_spark_that_is_installed_is_not_fetched(tmp_path: Path) -> None:
+    fetch_spark(Home(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_without_spark_and_without_its_installer_is_told_what_to_do(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    script = "from devstack.home import Home; from devstack.spark import fetch_spark; fetch_spark(Home.default())"
+    done = subprocess.run(
+        [tmp_path / "venv" / "bin" / "python", "-c", script],
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "include"), "CHANGEFEED_DEVSTACK_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.search(r"FetchError: expected uv in .*, found none.* Run `make setup`", done.stderr), done.stderr
 
 
 @pytest.mark.skipif(missing_programs() is not None, reason="a machine without apt")

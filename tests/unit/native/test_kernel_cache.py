@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from numba import njit
 
-from changefeed.native.compiled import ROOMS, cache_folder, cache_key, kernel_sources
+from changefeed.native.compiled import ROOMS, cache_folder, cache_key, inline, kernel_sources
 
 PACKAGE = Path(__file__).parents[3] / "include" / "changefeed"
 
@@ -58,3 +60,17 @@ def test_compiled_kernels_load_while_another_process_compiles() -> None:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(load, check=True, timeout=600)
+
+
+def test_inline_functions_become_machine_code_only_as_parts_of_kernels() -> None:
+    @inline
+    def plus(a: int, b: int) -> int:
+        return a + b
+
+    @njit
+    def twice(a: int) -> int:
+        return plus(a, a)
+
+    assert twice(4) == 8
+    (compiled,) = cast(Any, plus).overloads.values()
+    assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
