@@ -103,8 +103,8 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
-    in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: how many slices are
-    decoded, or tasks done, messages, rate and time left; null until then, and if you may not read the log.
+    in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: its tasks that are
+    ``done``, as to decode a slice each, messages, rate and time left; null until then, and if you may not read the log.
     """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True)

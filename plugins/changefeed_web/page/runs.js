@@ -5,7 +5,7 @@ import { cancelDialog } from "./dialogs.js";
 import { duration, el, number, table, when } from "./dom.js";
 
 const UNFINISHED = new Set(["running", "queued"]);
-const STAGES = { "scout": "Parts of files searched", "decode": "Slices decoded", "decode and publish": "Slices published", "compare": "Tasks of the comparison done", "publish": "Tasks of publishing done" };
+const STAGES = { "scout": "Scouting tasks done", "decode": "Decoding tasks done", "decode and publish": "Tasks done", "compare": "Comparing tasks done", "publish": "Publishing tasks done" }; // a task decodes a slice
 
 export class Runs {
   constructor(part, path, after) {
