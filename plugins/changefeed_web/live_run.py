@@ -1,6 +1,6 @@
 """How far a run under way is with its current window, by the commit log and by the log of its task."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +52,21 @@ def last_stage(lines: Iterable[str]) -> Stage | None:
     return stage
 
 
+def current_window(planned: Sequence[int] | None, begun: Collection[int]) -> int | None:
+    """The first of the ``planned`` windows that is begun and not sealed; None if there is none.
+
+    ``planned`` is empty if the run freezes its windows itself, and None before its plan. Only one run of a pipeline
+    publishes at a time.
+    """
+    if planned is None:
+        return None
+    return min(set(planned) & set(begun) if planned else begun, default=None)
+
+
 def live_progress(
     pipeline: Pipeline, run_id: str, planned: Sequence[int] | None, stale: Staleness, *, logs: bool
 ) -> dict[str, Any]:
-    """What a run under way has done of its current window, the first of ``planned`` that is begun and not sealed.
+    """What a run under way has done of its current window; ``planned`` is that of `current_window`.
 
     ``window`` is its number, None while none is begun. ``topic_partitions`` and ``messages`` are those that all its
     attempts have committed to Kafka. ``stage`` is that of the job; None without ``logs``, and until the job logs one.
@@ -64,7 +75,7 @@ def live_progress(
     from changefeed.pipeline.open_windows import progress_in_window
 
     log = position.commit_log(pipeline, stale)
-    number = min(set(planned or ()) & set(log.begun), default=None)
+    number = current_window(planned, log.begun)
     published = progress_in_window(log.begun[number], log.progress).values() if number is not None else ()
     stage = _stage_of(pipeline, run_id) if logs else None
     return {

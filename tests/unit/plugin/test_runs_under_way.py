@@ -8,7 +8,7 @@ import pytest
 
 from changefeed.spark.progress_line import Progress, log_text
 from changefeed_web.history import _seconds_left
-from changefeed_web.live_run import last_stage
+from changefeed_web.live_run import current_window, last_stage
 
 
 def sealed(number: int, frozen_at_ms: int, sealed_at_ms: int) -> dict[str, Any]:
@@ -63,3 +63,20 @@ def test_stage_of_a_job_is_read_from_its_last_lines() -> None:
 def test_stage_without_figures_has_none(lines: list[str], found: tuple[object, ...] | None) -> None:
     stage = last_stage(lines)
     assert (stage and tuple(stage.to_json().values())) == found
+
+
+@pytest.mark.parametrize(
+    ("planned", "begun", "window"),
+    [
+        (None, [3], None),
+        ([4, 5], [], None),
+        ([4, 5], [3], None),
+        ([4, 5], [3, 5], 5),
+        ([], [3, 5], 3),
+        ([], [], None),
+    ],
+)
+def test_current_window_is_begun_and_of_the_run(
+    planned: list[int] | None, begun: list[int], window: int | None
+) -> None:
+    assert current_window(planned, begun) == window
