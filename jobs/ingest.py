@@ -1,4 +1,6 @@
-"""Publish frozen windows, one after another. Arguments: the job's file, the pipeline's name.
+"""Publish frozen windows, one after another; with the setting `windows`, freeze and publish windows for some time.
+
+Arguments: the job's file, the pipeline's name.
 
 spark-submit runs it, or Python itself if the pipeline names a Spark Connect server.
 
@@ -13,6 +15,7 @@ import json
 import sys
 from collections.abc import Generator
 
+from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
@@ -21,7 +24,7 @@ from changefeed.spark.run_as_job import accept_attempt, claim_timeout, run_as_jo
 from changefeed.spark.session import session
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("job", help="the job's file; its plan has the windows, in order")
+ARGUMENTS.add_argument("job", help="the job's file; its plan has the windows in order, or none, and the checkpoint")
 ARGUMENTS.add_argument("pipeline")
 ARGUMENTS.add_argument(
     "--max-seconds",
@@ -34,17 +37,21 @@ accept_attempt(ARGUMENTS)
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
     """Publish the windows in one Spark session; yields one line for each sealed window."""
-    windows = [Window.from_json(values) for values in read_job_file(arguments.job)["windows"]]
+    plan = read_job_file(arguments.job)
+    windows = [Window.from_json(values) for values in plan["windows"]]
     pipeline = load_pipeline(arguments.pipeline)
-    with session(pipeline, "changefeed.ingest.run", is_submitted=True) as spark:
+    with session(pipeline, "changefeed.ingest.continuous", is_submitted=True) as spark:
+        from changefeed.ingest.continuous import ingest_continuously
         from changefeed.ingest.run import ingest_windows
         from changefeed.pipeline.connections import PipelineConnections  # Spark's start has loaded them meanwhile
 
         connections = PipelineConnections(pipeline, from_environment)
-        timeout = claim_timeout(arguments, pipeline.kafka.lease_seconds)
-        for manifest in ingest_windows(
-            spark, connections, windows, arguments.max_seconds or None, claim_timeout_seconds=timeout
-        ):
+        timeout, seconds = claim_timeout(arguments, pipeline.kafka.lease_seconds), arguments.max_seconds or None
+        if windows:
+            sealed = ingest_windows(spark, connections, windows, seconds, claim_timeout_seconds=timeout)
+        else:
+            sealed = ingest_continuously(spark, connections, Checkpoint.from_text(plan["expected"]), seconds)
+        for manifest in sealed:
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
                 f"messages, seconds {json.dumps(manifest.seconds)}"

@@ -99,7 +99,8 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     """The last runs of the ingest DAG, latest first, failed and empty ones too.
 
     ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
-    ``rows`` their rows. ``planned`` is the number of windows that it froze; null if Airflow does not have it any more.
+    ``rows`` their rows. ``planned`` is the number of windows that the task `plan` froze; null if it froze none, or
+    Airflow does not have it any more.
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
@@ -121,7 +122,7 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
         progress = {
             "windows": sorted(manifest["window"]["number"] for manifest in own),
             "rows": rows,
-            "planned": plan and len(plan),
+            "planned": len(plan) if plan else None,
             "seconds_left": _seconds_left(own, plan) if under_way else None,
             "live": live_progress(pipeline, run["run_id"], plan, stale, logs=logs) if under_way else None,
         }

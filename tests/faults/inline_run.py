@@ -30,6 +30,8 @@ from inline_spark import InlineSpark
 
 from changefeed.cli.main import main as command_main
 from changefeed.errors import ChangefeedError, TerminalError
+from changefeed.ingest.checkpoint_mover import CheckpointMover
+from changefeed.ingest.continuous import ingest_continuously
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import ingest_windows, run_windows
 from changefeed.model import fault_point
@@ -86,6 +88,11 @@ def run(name: str, windows: list[dict[str, Any]] | None) -> int:
                 print(f"sealed window {manifest.window.number}", flush=True)
             return 0
         planned = plan(connections, store)
+        if pipeline.windows is not None:
+            with CheckpointMover(connections, store, every_seconds=1):
+                for manifest in ingest_continuously(InlineSpark(), connections, planned.expected):
+                    print(f"sealed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
+            return 0
         if planned.is_empty:
             return 3
         for manifest in run_windows(InlineSpark(), connections, cut(connections, planned, RunBounds()), store):

@@ -80,12 +80,17 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
             task_id=COMMIT_TASK,
             pipeline=pipeline.name,
             python_callable=commit_window,
-            op_args=[pipeline.name, plan],  # the XCom of plan, at run time
+            op_args=_commit_arguments(pipeline, plan, ingest),
             outlets=[pipeline_alias(pipeline.name)],
         )
         plan >> ingest >> commit
     dag.params.update(ingest_params())  # last: tasks that are created later copy the params
     return dag
+
+
+def _commit_arguments(pipeline: Pipeline, plan: Any, ingest: BaseOperator) -> list[Any]:
+    """The arguments of `commit_window`; those of other tasks are their XComs, at run time."""
+    return [pipeline.name, plan] if pipeline.windows is None else [pipeline.name, plan, ingest.output]
 
 
 def _ingest_task(pipeline: Pipeline) -> BaseOperator:
@@ -102,6 +107,7 @@ def _ingest_task(pipeline: Pipeline) -> BaseOperator:
         conn_id=pipeline.spark.connection,
         conf=pipeline.spark.conf,
         pool=pipeline.pool,
+        outlets=[] if pipeline.windows is None else [pipeline_alias(pipeline.name)],
     )
 
 

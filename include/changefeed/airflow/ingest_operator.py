@@ -22,11 +22,12 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
-from changefeed.airflow.connections import job_environment, job_variables
-from changefeed.airflow.reporting import report_retry
+from changefeed.airflow.assets import emit_events
+from changefeed.airflow.connections import job_environment, job_variables, task_connections
+from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.airflow.task_processes import task_variables
-from changefeed.airflow.tasks import fail_fast, is_sealed, skip_after_seek
+from changefeed.airflow.tasks import checkpoint_store_of, fail_fast, is_sealed, report_committed, skip_after_seek
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.airflow.yarn_trigger import ApplicationTrigger
 from changefeed.settings.file import load_pipeline
@@ -228,7 +229,8 @@ class JobOperator(SparkSubmitOperator):
 class IngestOperator(JobOperator):
     """Publishes the windows that the task `plan` froze; a retry publishes the same windows.
 
-    Windows that were sealed before a failure are committed by the retry or, after the last retry, by the next run. The
+    Windows that were sealed before a failure are committed by the retry or, after the last retry, by the next run. With
+    the pipeline's setting `windows` the job freezes windows itself, and the task commits them meanwhile. The
     task is skipped if a seek has discarded its windows, which is possible while the DAG is paused.
     """
 
@@ -251,9 +253,23 @@ class IngestOperator(JobOperator):
     def execute(self, context: Context) -> Any:
         planned = self._read_plan(context)
         skip_after_seek(self.pipeline_name, planned)
+        if not planned["windows"]:
+            return self._execute_continuously(context)
         if planned["lag_bytes"] < SMALL_BYTES:
             self._conf = SMALL_JOB_CONF
         return super().execute(context)
+
+    def _execute_continuously(self, context: Context) -> dict[str, Any]:
+        """Wait for a job that publishes windows one after another, and commit them meanwhile. Returns the rows by table
+        and op, and the records by topic, of the windows that are committed."""
+        from changefeed.ingest.checkpoint_mover import CheckpointMover
+
+        pipeline = load_pipeline(self.pipeline_name)
+        connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
+        with CheckpointMover(connections, store, partial(report_committed, pipeline, connections)) as mover:
+            super().execute(context)
+        emit_events(pipeline, mover.committed)
+        return {"rows": sum_rows(mover.committed), "records": records_by_topic(mover.committed)}
 
     def _is_published(self) -> bool:
         return is_sealed(self.pipeline_name, self._plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -35,12 +35,14 @@ def plan_window(name: str) -> dict[str, Any] | None:
     """Freeze the next windows of pipeline ``name``, and alert if a limit is exceeded.
 
     Returns None, which skips the other tasks, if nothing is new. A large backlog becomes several windows, within the
-    bounds of the run's params.
+    bounds of the run's params. With the pipeline's setting `windows` it freezes none and skips nothing, because the job
+    freezes its windows itself.
     """
     from changefeed.ingest.cut import cut
     from changefeed.operations.lag import retention_or_none
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan
+    from changefeed.pipeline.planned_run import PlannedRun
 
     pipeline = load_pipeline(name)
     connections = task_connections(pipeline)
@@ -60,6 +62,10 @@ def plan_window(name: str) -> dict[str, Any] | None:
         notify(pipeline, kind, text)
     if planned.is_empty:
         fail_fast(lambda: write_heartbeat(connections, Heartbeat.of_idle(planned)))
+    if pipeline.windows is not None and not bounds.stops_at_a_position:
+        _log.info("the job freezes windows itself, one after another, for %s", pipeline.windows.run_for)
+        return PlannedRun((), planned.expected, planned.lag_bytes).to_json()
+    if planned.is_empty:
         _log.info("nothing new: checkpoint and head are both at %s", backlog.head)
         return None
     run = fail_fast(lambda: cut(connections, planned, bounds))
@@ -69,14 +75,18 @@ def plan_window(name: str) -> dict[str, Any] | None:
     return run.to_json()
 
 
-def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
+def commit_window(name: str, planned: dict[str, Any], committed: dict[str, Any] | None = None) -> dict[str, Any]:
     """Move the checkpoint to the head of the last sealed window.
 
-    Returns the checkpoint, rows by table and op, and records by topic.
+    Returns the checkpoint, rows by table and op, and records by topic. ``committed`` are those that the task `ingest`
+    of a continuous run has committed already.
     """
-    skip_after_seek(name, planned)
     pipeline = load_pipeline(name)
     run = read_planned_run(name, planned)
+    if run.is_continuous:
+        fail_fast(lambda: commit_rest(pipeline))
+        return committed or {}
+    skip_after_seek(name, planned)
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
     manifests = fail_fast(lambda: commit_and_report(pipeline, connections, run, store))
     for line in window_lines(manifests):
@@ -96,6 +106,8 @@ def is_sealed(name: str, planned: dict[str, Any]) -> bool:
     from changefeed.pipeline.windows import last_stable_state
 
     run = fail_fast(lambda: read_planned_run(name, planned))
+    if run.is_continuous:  # how far its job should have come is not known
+        return False
     seals = last_stable_state(task_connections(load_pipeline(name))).seals
     return all((seal := seals.get(window.number)) is not None and seal.window == window for window in run.windows)
 
@@ -118,16 +130,36 @@ def skip_after_seek(name: str, planned: dict[str, Any]) -> None:
 def commit_and_report(
     pipeline: Pipeline, connections: PipelineConnections, run: PlannedRun, store: CheckpointStore
 ) -> list[Manifest]:
-    """Commit the sealed windows of ``run``, and report them: asset events, metrics, a heartbeat, and alerts for dead
-    letters, parked tables and a heartbeat that cannot be written.
+    """Commit the sealed windows of ``run``, and report them: asset events, and what `report_committed` reports.
 
     Returns their manifests. Raises as `commit_windows` does.
     """
     from changefeed.ingest.commit import commit_windows
-    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 
     manifests = commit_windows(connections, run, store)
     emit_events(pipeline, manifests)
+    report_committed(pipeline, connections, manifests)
+    return manifests
+
+
+def commit_rest(pipeline: Pipeline) -> list[Manifest]:
+    """Commit the sealed windows of a continuous run that are not committed yet, and report them."""
+    from changefeed.ingest.commit import commit_sealed
+
+    connections = task_connections(pipeline)
+    manifests = commit_sealed(connections, checkpoint_store_of(pipeline))
+    emit_events(pipeline, manifests)
+    report_committed(pipeline, connections, manifests)
+    return manifests
+
+
+def report_committed(pipeline: Pipeline, connections: PipelineConnections, manifests: Sequence[Manifest]) -> None:
+    """Report committed windows, if any: metrics, a heartbeat, and alerts for dead letters, parked tables and a
+    heartbeat that cannot be written."""
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
+
+    if not manifests:
+        return
     report_windows(pipeline.name, manifests)
     letters = sum(receipt.dead_letters for manifest in manifests for receipt in manifest.topics)
     if letters:
@@ -143,7 +175,6 @@ def commit_and_report(
     except ChangefeedError as error:  # the windows are committed: a failed task would keep back their asset events
         _log.error("%s", error)
         notify(pipeline, "no heartbeat", f"pipeline {pipeline.name!r}: {error}")
-    return manifests
 
 
 def checkpoint_store_of(pipeline: Pipeline) -> CheckpointStore:

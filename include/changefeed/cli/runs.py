@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +68,8 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     """Publish new changes with the pipeline's own Spark, and commit them. Exits 3 if nothing is new.
 
     A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one. With
+    the setting `windows` and without a position at which to end, it publishes windows one after another for
+    `windows.run_for`. With
     `start: snapshot` it then publishes the existing rows, once, and with `snapshot: {new_tables: true}` those of tables
     that match later; if it is stopped, the next run continues there.
     """
@@ -77,12 +80,15 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     bounds = RunBounds.of(arguments)
     pipeline = load_pipeline(name)
     connections, store = connections_of(pipeline), store_of(pipeline)
+    manifests: list[Manifest]
     planned = plan_window(connections, store)
-    if planned.is_empty:
+    if pipeline.windows is not None and not bounds.stops_at_a_position:
+        manifests = _publish_continuously(connections, store, planned, bounds, is_quiet=as_json)
+    elif planned.is_empty:
         write_heartbeat(connections, Heartbeat.of_idle(planned))
         if not as_json:
             out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
-        manifests: list[Manifest] = []
+        manifests = []
     else:
         manifests = _publish(connections, store, planned, bounds, is_quiet=as_json)
     snapshot: dict[str, Any] | None = None
@@ -95,8 +101,32 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
         ends = {"checkpoint": str(at), "head": str(planned.window.head)}
         windows = [manifest.to_json() for manifest in manifests]
         print_json({"pipeline": name, **ends, "windows": windows, "snapshot": snapshot})
-    if planned.is_empty and due is None:
+    if planned.is_empty and not manifests and due is None:
         raise typer.Exit(EXIT_NOTHING_NEW)
+
+
+def _publish_continuously(
+    connections: PipelineConnections, store: CheckpointStore, planned: Plan, bounds: RunBounds, *, is_quiet: bool
+) -> list[Manifest]:
+    """Publish windows one after another for `windows.run_for`, and commit them; returns their manifests. Prints each,
+    unless ``is_quiet``."""
+    from changefeed.ingest.checkpoint_mover import CheckpointMover
+    from changefeed.ingest.continuous import ingest_continuously
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
+    from changefeed.spark.session import session
+
+    def show(committed: Sequence[Manifest]) -> None:
+        write_heartbeat(connections, Heartbeat.of_committed(committed[-1]))
+        for manifest in () if is_quiet else committed:
+            _show(manifest)
+
+    with (
+        session(connections.pipeline, "changefeed.ingest.continuous") as spark,
+        CheckpointMover(connections, store, show) as mover,
+    ):
+        for _ in ingest_continuously(spark, connections, planned.expected, bounds.max_seconds):
+            pass  # the mover shows a window when it is committed
+    return mover.committed
 
 
 def _publish(

@@ -12,8 +12,10 @@ from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.manifest import Manifest
 from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.open_windows import find_unfinished
 from changefeed.pipeline.planned_run import PlannedRun
 from changefeed.pipeline.schema_history import copy_history
+from changefeed.pipeline.windows import last_stable_state
 
 
 def commit(
@@ -64,6 +66,30 @@ def commit_windows(connections: PipelineConnections, run: PlannedRun, store: Che
         elif _is_at(stored, window):
             expected = stored
         manifests.append(manifest)
+    return manifests
+
+
+def commit_sealed(connections: PipelineConnections, store: CheckpointStore) -> list[Manifest]:
+    """Move the checkpoint over all windows that are sealed after it in the commit log; return their manifests.
+
+    Does nothing if there are none, if the pipeline has no checkpoint, or if a seek is on its way, which moves the
+    checkpoint itself. Raises StaleCheckpointError if the checkpoint was moved meanwhile; CheckpointError if sealed
+    windows do not follow one another.
+    """
+    name = connections.pipeline.name
+    stored = store.load(name)
+    if stored is None:
+        return []
+    state = last_stable_state(connections)
+    if max(state.seeks, default=0) > stored.window:
+        return []
+    left = find_unfinished(stored, state, server_uuid="")  # of unfinished windows, only the sealed ones count here
+    if not left.sealed:
+        return []
+    manifests = [state.seals[window.number] for window in left.sealed]
+    store.advance(stored, left.end)
+    fault_point.reach("after_checkpoint")
+    copy_history(connections, store, manifests[-1])
     return manifests
 
 

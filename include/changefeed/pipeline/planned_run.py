@@ -11,7 +11,8 @@ from changefeed.model.window import Window
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The windows of a run, at least one, in order; each begins at the end of the window before it.
+    """The windows of a run, in order; each begins at the end of the window before it. A continuous run has none: its
+    job freezes them.
 
     ``expected`` is the checkpoint that the first window was planned from; `commit` moves the checkpoint only if it is
     still the stored one. ``lag_bytes`` is the size of the binlog from the checkpoint to the head; the last window may
@@ -21,6 +22,11 @@ class PlannedRun:
     windows: tuple[Window, ...]
     expected: Checkpoint
     lag_bytes: int
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the job freezes the windows, one after another."""
+        return not self.windows
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which Airflow passes from task to task; `from_json` reads them."""

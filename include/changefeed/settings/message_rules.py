@@ -31,6 +31,7 @@ _NOT_IN_MESSAGES = {
     "retry_delay_seconds",
     "window_bytes",
     "windows_per_run",
+    "windows",
     "pool",
     "deadline_minutes",
     "heartbeat",

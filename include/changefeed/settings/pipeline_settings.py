@@ -30,7 +30,7 @@ from changefeed.settings.column_settings import ColumnSettings, SecretSettings
 from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.outbox_settings import OutboxSettings
 from changefeed.settings.schedule import check_schedule
-from changefeed.settings.section import ConnectionId, Name, Positive, Section
+from changefeed.settings.section import ConnectionId, Duration, Name, Positive, Section, duration_seconds
 from changefeed.settings.table_pattern import KeySettings, RowSettings, TablePattern, TablePatterns, check_pattern_count
 from changefeed.settings.topic_settings import TopicSettings
 from changefeed.settings.transform_settings import TransformCall, TransformSettings
@@ -387,6 +387,10 @@ def find_follower(followers: Sequence[FollowerSettings], connection: str) -> Fol
     return known[connection]
 
 
+MOST_EVERY_SECONDS = 600.0
+LEAST_RUN_SECONDS, MOST_RUN_SECONDS = 10.0, 24 * 3600.0
+"""Limits of `windows`."""
+
 UnknownSchemaAction = Literal["stop", "placeholder", "begin"]
 UnknownSchema = (
     UnknownSchemaAction | Annotated[dict[TablePattern, UnknownSchemaAction], AfterValidator(check_pattern_count)]
@@ -407,6 +411,42 @@ def _redact_column(column: Column, is_hidden: bool) -> Column:
         return replace(column, labels=(), default=None, comment=None)
     is_expression = column.default is not None and column.default.is_sql and not is_current_time(column.default)
     return replace(column, default=None) if is_expression else column
+
+
+class WindowSettings(Section):
+    """Windows one after another in one run, so that changes are in Kafka within seconds."""
+
+    every: Duration = "1s"
+    """Minimum time from the start of a window to the start of the next. A window takes all changes since the last."""
+    run_for: Duration = "10m"
+    """How long a run publishes windows. The next run continues."""
+
+    @property
+    def every_seconds(self) -> float:
+        """`every` in seconds."""
+        return duration_seconds(self.every)
+
+    @property
+    def run_seconds(self) -> float:
+        """`run_for` in seconds."""
+        return duration_seconds(self.run_for)
+
+    @field_validator("every")
+    @classmethod
+    def _check_every(cls, text: str) -> str:
+        if duration_seconds(text) > MOST_EVERY_SECONDS:
+            raise ValueError(f"expected at most {MOST_EVERY_SECONDS / 60:g}m; for longer pauses leave `windows` out")
+        return text
+
+    @field_validator("run_for")
+    @classmethod
+    def _check_run_for(cls, text: str) -> str:
+        if not LEAST_RUN_SECONDS <= duration_seconds(text) <= MOST_RUN_SECONDS:
+            raise ValueError(
+                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and "
+                "reads the settings"
+            )
+        return text
 
 
 class PipelineSettings(Section):
@@ -479,6 +519,8 @@ class PipelineSettings(Section):
     """Maximum size of a window. A larger backlog becomes several windows of one run, cut at ends of binlog files."""
     windows_per_run: Positive = 20
     """Maximum number of windows of a run. The next run continues."""
+    windows: WindowSettings | None = None
+    """Windows one after another in one run. Without it a run publishes the changes up to the head that it finds."""
     pool: Annotated[str, Field(max_length=256)] = "default_pool"
     """Airflow pool of the tasks that publish. A pool with one slot prevents that DAGs of the pipeline run at the same
     time."""

@@ -76,7 +76,7 @@ function figuresOf({ windows, planned, rows, seconds_left: left, live }) {
   const timeLeft = left !== null ? ["Time left", `about ${duration(left)}`, "by the sealed windows"]
     : stage && stage.seconds_left !== null ? ["Time left", `about ${duration(stage.seconds_left)}`, "of this stage"] : null;
   return [
-    planned === null ? null : fact("Windows sealed", `${number(windows.length)} of ${number(planned)}`),
+    planned === null && !windows.length ? null : fact("Windows sealed", planned === null ? number(windows.length) : `${number(windows.length)} of ${number(planned)}`),
     rows ? fact("Rows in sealed windows", number(rows)) : null,
     stage && fact(STAGES[stage.name] || stage.name, `${number(stage.done)} of ${number(stage.total)}`, stage.messages === null ? null : `${number(stage.messages)} messages`),
     stage && stage.messages_per_second !== null ? fact("Rate", `${number(Math.round(stage.messages_per_second))} messages/s`) : null,

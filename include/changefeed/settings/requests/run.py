@@ -30,3 +30,8 @@ class RunBounds(Request):
         title="Until",
         description="FILE:POSITION at which the run ends, a commit boundary. Default: the head.",
     )
+
+    @property
+    def stops_at_a_position(self) -> bool:
+        """Whether the run ends at a position of the binlog; then it is not continuous."""
+        return self.max_bytes is not None or self.until is not None

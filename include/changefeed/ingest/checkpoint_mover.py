@@ -1,0 +1,67 @@
+"""Moves the checkpoint of a continuous run while its windows are published, from a thread.
+
+The job that publishes may have no access to the checkpoint store: it has none to Airflow's Variables. The commit log is
+the truth in between, as after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from changefeed.errors import ChangefeedError
+from changefeed.ingest.commit import commit_sealed
+from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.manifest import Manifest
+from changefeed.pipeline.connections import PipelineConnections
+
+_log = logging.getLogger(__name__)
+
+EVERY_SECONDS = 10.0
+
+
+class CheckpointMover:
+    """A context manager that commits sealed windows every few seconds, and at the end of its block.
+
+    It calls ``on_committed`` with the manifests of the windows that it committed, and ``committed`` has all of them. An
+    error is logged: the next move, or the next run, commits what is left.
+    """
+
+    def __init__(
+        self,
+        connections: PipelineConnections,
+        store: CheckpointStore,
+        on_committed: Callable[[Sequence[Manifest]], None] = lambda _: None,
+        every_seconds: float = EVERY_SECONDS,
+    ) -> None:
+        self.committed: list[Manifest] = []
+        self._connections, self._store, self._on_committed = connections, store, on_committed
+        self._every_seconds = every_seconds
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._move_repeatedly, name="changefeed-checkpoint", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._move()
+
+    def _move_repeatedly(self) -> None:
+        while not self._is_over.wait(self._every_seconds):
+            self._move()
+
+    def _move(self) -> None:
+        try:
+            if manifests := commit_sealed(self._connections, self._store):
+                self.committed += manifests
+                self._on_committed(manifests)
+        except ChangefeedError as error:
+            _log.warning("the checkpoint was not moved now: %s", error)

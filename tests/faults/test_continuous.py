@@ -1,0 +1,186 @@
+"""A continuous run: windows one after another in one process, and what may happen between them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from both_settings import on_stock_servers_first
+from faults.feed import NOTHING_NEW, TABLES, Feed, Run
+from faults.proxy import Proxy
+from integration.topic_rows import select_rows, topic_rows
+
+from changefeed.model.fault_point import STAGES
+from changefeed.state.table_store import TableCheckpointStore
+
+pytestmark = pytest.mark.timeout(600)
+
+SECONDS = 240.0
+
+
+@pytest.fixture
+def continuous(feed: Feed) -> Feed:
+    """A feed whose runs publish windows for ten seconds."""
+    feed.settings["windows"] = {"every": "100ms", "run_for": "10s"}
+    feed.configure()
+    return feed
+
+
+def run_for(feed: Feed, time: str) -> None:
+    """Change how long the next runs go on."""
+    feed.settings["windows"] = {"every": "100ms", "run_for": time}
+    feed.configure()
+
+
+def run_bounded(feed: Feed) -> None:
+    """Publish what is left with a run of one window, then check that all is there once."""
+    del feed.settings["windows"]
+    feed.configure()
+    feed.run_until_current()
+    feed.check()
+
+
+def wait(until: Callable[[], bool], run: Run) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not until():
+        assert run.process.poll() is None, run.text()
+        assert time.monotonic() < deadline, run.text()
+        time.sleep(0.2)
+
+
+def has_rows(feed: Feed) -> bool:
+    """Whether the topics have the rows of the tables."""
+    return all(topic_rows(feed.records(table)) == select_rows(feed.mysql, feed.name, table) for table in TABLES)
+
+
+def sealed(run: Run) -> list[int]:
+    return [int(number) for number in re.findall(r"^sealed window (\d+)", run.text(), re.MULTILINE)]
+
+
+def checkpoint_window(feed: Feed) -> int:
+    found = TableCheckpointStore(f"sqlite:///{feed.state}").load(feed.name)
+    assert found is not None
+    return found.window
+
+
+@on_stock_servers_first
+def test_changes_are_published_and_committed_while_the_run_goes_on(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin()
+    wait(lambda: has_rows(feed), run)
+    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.journal ADD note VARCHAR(10) DEFAULT 'x'")
+    feed.write(3)
+    wait(lambda: has_rows(feed), run)
+    assert len(sealed(run)) >= 2
+    wait(lambda: checkpoint_window(feed) == sealed(run)[-1], run)
+    run.kill()
+    run_bounded(feed)
+
+
+def test_a_run_ends_after_its_time_with_everything_committed(continuous: Feed) -> None:
+    continuous.write(3)
+    run = continuous.begin()
+    assert run.result() == 0, run.text()
+    assert checkpoint_window(continuous) == sealed(run)[-1]
+    continuous.check()
+    del continuous.settings["windows"]
+    continuous.configure()
+    assert continuous.begin().result() == NOTHING_NEW
+
+
+def test_an_idle_run_seals_nothing(continuous: Feed) -> None:
+    continuous.write(1)
+    run_bounded(continuous)
+    before = checkpoint_window(continuous)
+    run_for(continuous, "10s")
+    run = continuous.begin()
+    assert run.result() == 0, run.text()
+    assert (sealed(run), checkpoint_window(continuous)) == ([], before)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_at_a_stage_of_the_loop_the_next_run_repeats_nothing(continuous: Feed, stage: str) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(5)
+    run = feed.begin(f"{stage}:2")
+    deadline = time.monotonic() + SECONDS
+    while not run.file.exists():  # more windows, until the stage is reached for the second time
+        assert run.process.poll() is None, run.text()
+        assert time.monotonic() < deadline, run.text()
+        feed.write(1)
+        time.sleep(0.2)
+    feed.write(5)
+    run.kill()
+    run_bounded(feed)
+
+
+def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    start = str(feed.settings["start"])
+    feed.write(3)
+    run = feed.begin()
+    wait(lambda: has_rows(feed), run)
+    seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
+    assert seek.result() == 0, seek.text()
+    once = len(feed.ids())
+    feed.write(2)
+    wait(lambda: len(set(feed.ids())) > once and has_rows(feed), run)
+    assert len(feed.ids()) - len(set(feed.ids())) == once, "the seek back publishes each change once more"
+    run.kill()
+
+
+def test_a_driver_that_slept_while_another_run_went_on_repeats_nothing(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(3)
+    asleep = feed.begin("before_log_write:5")
+    deadline = time.monotonic() + SECONDS
+    while not asleep.file.exists():
+        assert time.monotonic() < deadline, asleep.text()
+        feed.write(1)
+        time.sleep(0.2)
+    os.kill(asleep.process.pid, signal.SIGSTOP)
+    other = feed.begin()
+    feed.write(3)
+    wait(lambda: has_rows(feed), other)
+    asleep.go_on()
+    os.kill(asleep.process.pid, signal.SIGCONT)
+    for _ in range(5):
+        feed.write(1)
+        time.sleep(0.3)
+    wait(lambda: has_rows(feed), other)
+    asleep.kill()
+    other.kill()
+    run_bounded(feed)
+
+
+@pytest.fixture
+def mysql_proxy(continuous: Feed) -> Iterator[Proxy]:
+    proxy = Proxy(continuous.mysql.port)
+    continuous.mysql_port = proxy.port
+    yield proxy
+    proxy.close()
+
+
+def test_a_source_that_is_lost_for_some_seconds_does_not_end_the_run(continuous: Feed, mysql_proxy: Proxy) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin()
+    wait(lambda: has_rows(feed), run)
+    mysql_proxy.cut()
+    time.sleep(2)
+    feed.write(3)
+    mysql_proxy.mend()
+    wait(lambda: has_rows(feed), run)
+    assert "SourceUnavailableError" in run.text()
+    run.kill()
+    run_bounded(feed)

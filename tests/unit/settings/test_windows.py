@@ -1,0 +1,50 @@
+"""The setting `windows`."""
+
+from __future__ import annotations
+
+import pytest
+
+from changefeed.errors import SettingsError
+from changefeed.settings.file import parse_pipeline
+from changefeed.settings.message_rules import message_rules
+from changefeed.settings.section import duration_seconds
+
+YAML = "name: shop\nsource: {connection: mysql}\nkafka: {connection: kafka}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0s", 0), ("500ms", 0.5), ("1s", 1), ("2.5s", 2.5), ("10m", 600), ("1h", 3600)]
+)
+def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
+    assert duration_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "s", "1 s", "-1s", "1d", "1.s", "1e3s", "1m30s", "9999999999s"])
+def test_any_other_text_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="500ms, 1s, 10m or 1h"):
+        duration_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("windows", "reason"),
+    [
+        ("{every: 1}", "string"),
+        ("{every: 1d}", "expected a time such as"),
+        ("{every: 11m}", "at most 10m"),
+        ("{run_for: 9s}", "10s to 24h"),
+        ("{run_for: 25h}", "10s to 24h"),
+        ("{max_seconds: 1}", "max_seconds"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(windows: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        parse_pipeline(f"{YAML}windows: {windows}\n", "shop.yaml")
+
+
+def test_the_setting_shapes_no_message() -> None:
+    plain = parse_pipeline(YAML, "shop.yaml")
+    continuous = parse_pipeline(YAML + "windows: {every: 0s, run_for: 1h}\n", "shop.yaml")
+    assert plain.windows is None
+    assert continuous.windows is not None
+    assert (continuous.windows.every_seconds, continuous.windows.run_seconds) == (0, 3600)
+    assert message_rules(plain) == message_rules(continuous)
