@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from changefeed.errors import RetryableError, SettingsError, StaleCheckpointError
 from changefeed.ingest.cut import cut
-from changefeed.ingest.run import run_windows
+from changefeed.ingest.window_run import ingest
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
@@ -40,7 +40,7 @@ class Pace:
 
     every_seconds: float
     run_seconds: float
-    _began: float = field(default_factory=time.monotonic)
+    _began: float = field(default_factory=lambda: time.monotonic())
     _next: float = 0.0
     _failures: int = 0
 
@@ -114,10 +114,16 @@ def _publish_new(
     if planned.is_empty:
         wait_for_changes(connections, planned.window.head, pace)
         return
+    expected = planned.expected
     try:
-        yield from run_windows(
-            spark, connections, cut(connections, planned, RunBounds()), store, max(1, int(pace.left_seconds))
-        )
+        for window in cut(connections, planned, RunBounds()).windows:
+            manifest = ingest(spark, connections, window)  # of a window that is sealed already, its manifest
+            after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
+            store.advance(expected, after)
+            expected = after
+            yield manifest
+            if pace.is_over:
+                return
     except StaleCheckpointError as error:
         raise _Replaced(str(error)) from error
 

@@ -333,7 +333,7 @@ def copied_history(pipeline: Pipeline, store: CheckpointStore) -> SchemaHistory 
 
 def is_lost(connections: PipelineConnections, store: CheckpointStore) -> bool:
     """Whether the schema topic has no history, and the state store has a copy of one."""
-    return connections.schema_log().is_empty() and store.load_schemas(connections.pipeline.name) is not None
+    return store.load_schemas(connections.pipeline.name) is not None and connections.schema_log().is_empty()
 
 
 def restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease) -> None:

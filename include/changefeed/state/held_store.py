@@ -11,7 +11,6 @@ class HeldCheckpointStore:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self._schemas: str | None = None
 
     def load(self, pipeline: str) -> Checkpoint | None:
         """See `CheckpointStore`."""
@@ -37,9 +36,8 @@ class HeldCheckpointStore:
         raise NotImplementedError
 
     def load_schemas(self, pipeline: str) -> str | None:  # noqa: ARG002 - the interface
-        """See `CheckpointStore`."""
-        return self._schemas
+        """See `CheckpointStore`; the copy is in the pipeline's own store, from which the task `plan` restores it."""
+        return None
 
-    def save_schemas(self, pipeline: str, text: str) -> None:  # noqa: ARG002 - the interface
-        """See `CheckpointStore`."""
-        self._schemas = text
+    def save_schemas(self, pipeline: str, text: str) -> None:
+        """See `CheckpointStore`; nothing is kept."""

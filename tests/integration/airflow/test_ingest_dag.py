@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -258,6 +260,43 @@ def _no_secret(feed: Feed) -> None:
         text = path.read_bytes()
         assert password not in text, f"the password is in {path}"
         assert b"4111111111111111" not in text, f"rows are in {path}"
+
+
+@pytest.mark.extended
+def test_a_continuous_run_publishes_and_commits_changes_while_it_goes_on(feed: Feed) -> None:
+    """With `windows` one task publishes and commits what changes while it runs."""
+    server, database = feed.mysql, feed.database
+    feed.yaml.write_text(feed.yaml.read_text() + "windows: {every: 500ms, run_for: 20s}\n")
+    server.execute("CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (0)", database=database)
+    feed.yaml.write_text(feed.yaml.read_text().replace("start: latest", "start: earliest"))
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count(1):
+            if stop.wait(1):
+                return
+            server.execute(f"INSERT INTO orders VALUES ({number})", database=database)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert feed.do("run") == IN_FULL
+    finally:
+        stop.set()
+        writer.join()
+    seals = [
+        record for record in records_of(feed.kafka.bootstrap, commit_log_topic(feed.name)) if b'"seal"' in record.key
+    ]
+    numbers = {json.loads(record.key)[2] for record in seals if record.value}
+    assert len(numbers) > 2, "one task published several windows"
+    assert feed.checkpoint()["window"] == max(numbers)
+    published = len(feed.all_ids())
+    assert 0 < published < len(select_rows(server, database, "orders")) + 1
+
+    feed.yaml.write_text(feed.yaml.read_text().partition("windows: ")[0])
+    assert feed.do("run") == IN_FULL, "a run with one window goes on after the continuous one"
+    assert topic_rows(feed.records("orders")) == select_rows(server, database, "orders")
+    assert len(feed.all_ids()) == len(set(feed.all_ids()))
 
 
 @pytest.mark.extended

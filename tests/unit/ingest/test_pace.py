@@ -1,0 +1,70 @@
+"""When a continuous run begins its next window, tries again after an error, and ends."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from changefeed.errors import SourceUnavailableError
+from changefeed.ingest.continuous import MOST_PAUSE_SECONDS, Pace
+
+ERROR = SourceUnavailableError("the server is away")
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 3))
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(time, "sleep", found.sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: found.now)
+    return found
+
+
+def test_windows_begin_at_least_so_far_apart(clock: Clock) -> None:
+    pace = Pace(1.0, 60.0)
+    pace.begin()
+    clock.now += 0.25  # the first window is short
+    pace.begin()
+    clock.now += 5  # the second one is longer than the pause
+    pace.begin()
+    assert clock.slept == [0.75]
+
+
+def test_a_run_is_over_after_its_time_also_while_it_waits(clock: Clock) -> None:
+    pace = Pace(600.0, 10.0)
+    pace.begin()
+    assert not pace.is_over
+    pace.begin()
+    assert clock.slept == [10.0]
+    assert pace.is_over
+
+
+def test_pauses_after_errors_double_up_to_a_limit_and_begin_anew_after_a_success(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0)
+    for _ in range(7):
+        pace.fail(ERROR)
+    assert clock.slept == [1, 2, 4, 8, 16, MOST_PAUSE_SECONDS, MOST_PAUSE_SECONDS]
+    pace.succeed()
+    pace.fail(ERROR)
+    assert clock.slept[-1] == 1
+
+
+def test_an_error_ends_the_run_if_no_time_is_left_for_another_attempt(clock: Clock) -> None:
+    pace = Pace(0.0, 5.0)
+    pace.fail(ERROR)
+    pace.fail(ERROR)
+    with pytest.raises(SourceUnavailableError, match="the server is away"):
+        pace.fail(ERROR)
+    assert clock.slept == [1, 2]
