@@ -42,13 +42,14 @@ router = APIRouter(tags=["actions"])
 
 @router.get("/pipelines/{name}/actions")
 def list_actions(name: str, user: GetUserDep) -> dict[str, str | None]:
-    """Why ``snapshot``, ``backfill``, ``verify`` and ``seek`` cannot be started now; null for each that can.
+    """Why ``run``, ``snapshot``, ``backfill``, ``verify`` and ``seek`` cannot be started now; null for each that can.
 
     An action may still be refused for what it is asked to do.
     """
     require_permission(user, "GET", name)
     pipeline_of(name)
     checks = {
+        "run": (_require_run_permission, ingest_dag_id),
         "snapshot": (_require_snapshot_permission, snapshot_dag_id),
         "backfill": (_require_backfill_permission, backfill_dag_id),
         "verify": (_require_verify_permission, verify_dag_id),
@@ -88,7 +89,7 @@ def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str,
 
     If ``held`` is true, the pipeline is paused, and the run starts when it is resumed.
     """
-    require_permission(user, "POST", name, run=True)
+    _require_run_permission(name, user)
     pipeline_of(name)
     dag_id = ingest_dag_id(name)
     started = _trigger_run(user, "run", name, dag_id, (body or RunBounds()).model_dump(exclude_none=True))
@@ -232,6 +233,10 @@ def unpark(name: str, user: GetUserDep, body: UnparkRequest | None = None) -> di
         raise HTTPException(409, f"pipeline {name!r} has no parked tables: it does not have `on_table_error: park`")
     conf = (body or UnparkRequest()).model_dump(exclude_none=True)
     return _trigger_run(user, "unpark", name, unpark_dag_id(name), conf)
+
+
+def _require_run_permission(name: str, user: Any) -> None:
+    require_permission(user, "POST", name, run=True)
 
 
 def _require_seek_permission(name: str, user: Any) -> None:

@@ -20,6 +20,7 @@ from changefeed_web.pipelines import require_combination
 router = APIRouter(tags=["pipelines"])
 
 _Answer = Annotated[str, Field(max_length=500)]
+_Mask = dict[_Answer, _Answer | int | dict[_Answer, _Answer] | None]
 _ConnectionId = Annotated[str, Field(min_length=1, max_length=250)]
 
 
@@ -33,6 +34,13 @@ class Connections(BaseModel):
     checkpoint: Annotated[
         _ConnectionId | None, Field(description="Connection id of the database of a state table, for the checkpoint.")
     ] = None
+
+
+class TableOfSource(Connections):
+    """A table of the source of a new pipeline."""
+
+    database: Annotated[_Answer, Field(min_length=1, description="Its database.")]
+    table: Annotated[_Answer, Field(min_length=1, description="Its name in the database.")]
 
 
 class Answers(Connections):
@@ -52,6 +60,16 @@ class Answers(Connections):
     start: Annotated[_Answer, Field(description="`snapshot`, `earliest`, `latest` or FILE:POSITION.")] = (
         NewPipeline.start
     )
+    exclude: Annotated[
+        list[_Answer],
+        Field(
+            max_length=10_000, description="Columns that records do not have, as DATABASE.TABLE.COLUMN with * and ?."
+        ),
+    ] = []
+    mask: Annotated[
+        dict[_Answer, _Mask],
+        Field(max_length=10_000, description="By columns, what records have instead, as in `columns.mask`."),
+    ] = {}
 
 
 @router.get("/settings-schema")
@@ -62,13 +80,14 @@ def get_settings_schema(_: GetUserDep) -> dict[str, Any]:
 
 @router.post("/new-pipeline/yaml")
 def write_yaml(body: Answers, user: GetUserDep) -> dict[str, Any]:
-    """The YAML that `changefeed init` would write with the same answers, and the ``problem`` if it is not valid.
+    """The YAML that `changefeed init` would write with the same answers, with the columns that are left out or masked,
+    and the ``problem`` if it is not valid.
 
     Nothing is written or read.
     """
     require_permission(user, "POST", "*", dag_id="changefeed_ingest__*")
     answers = body.model_dump()
-    new = NewPipeline(**{**answers, "tables": tuple(body.tables)})
+    new = NewPipeline(**{**answers, "tables": tuple(body.tables), "exclude": tuple(body.exclude)})
     problem = None
     try:
         new.pipeline()
@@ -90,6 +109,19 @@ async def read_servers(body: Connections, user: GetUserDep) -> dict[str, Any]:
     async with slots.checking(body.source):
         source, kafka = await asyncio.gather(_test(_read_source, pipeline), _test(_read_kafka, pipeline))
     return {"source": source, "kafka": kafka}
+
+
+@router.post("/new-pipeline/columns")
+async def read_columns(body: TableOfSource, user: GetUserDep) -> dict[str, Any]:
+    """The columns of a table of a new pipeline's source: name, type, whether they are in the primary key (``in_key``)
+    and text (``is_text``). ``problem`` is why they cannot be read, or null.
+
+    It refuses connections that you may not combine in a new pipeline of all tables.
+    """
+    async with slots.writing():
+        pipeline = await run_in_threadpool(lambda: _combined(body, user))
+    async with slots.checking(body.source):
+        return await _test(lambda pipeline: _read_columns(pipeline, body.database, body.table), pipeline)
 
 
 def _combined(body: Connections, user: Any) -> Pipeline:
@@ -126,6 +158,14 @@ def _read_source(pipeline: Pipeline) -> dict[str, Any]:
         tables, more = source_tables(session)
         text = f"{session.connection}: {session.version}"
     return {"problem": problem, "text": text, "tables": [each.to_json() for each in tables], "more": more}
+
+
+def _read_columns(pipeline: Pipeline, database: str, table: str) -> dict[str, Any]:
+    from changefeed.operations.source_tables import source_columns
+    from changefeed_web.breaker import GuardedConnections
+
+    with GuardedConnections.of(pipeline).session() as session:
+        return {"columns": [each.to_json() for each in source_columns(session, database, table)]}
 
 
 def _read_kafka(pipeline: Pipeline) -> dict[str, Any]:

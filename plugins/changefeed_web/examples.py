@@ -11,7 +11,9 @@ EXAMPLES: Mapping[str, Any] = {
     "chunk_rows": 10_000,
     "connections": 4,
     "coordinates": _COORDINATES,
+    "database": "shop",
     "deep": True,
+    "exclude": ["shop.customers.password"],
     "expected": _COORDINATES,
     "finish": True,
     "follower": "mysql_copy",
@@ -26,6 +28,7 @@ EXAMPLES: Mapping[str, Any] = {
     "key": "42",
     "limit": 20,
     "live": False,
+    "mask": {"shop.customers.phone": {"characters": 3}},
     "max_bytes": 1_000_000_000,
     "max_seconds": 600,
     "name": "shop",
@@ -53,7 +56,10 @@ EXAMPLES: Mapping[str, Any] = {
     "yaml": "name: shop\nsource: …",
 }
 """By the name of the parameter or field."""
-_OF_MODELS: Mapping[tuple[str, str], Any] = {("RunBounds", "until"): "binlog.000013:4"}
+_OF_MODELS: Mapping[tuple[str, str], Any] = {
+    ("RunBounds", "until"): "binlog.000013:4",
+    ("TableOfSource", "table"): "orders",
+}
 """Where a name has another meaning, by model."""
 _ANSWERS = ("HTTPValidationError", "ValidationError")
 

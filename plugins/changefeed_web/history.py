@@ -1,4 +1,5 @@
-"""REST routes that show windows, seeks, commit log, tables, schemas, backfills, snapshots and verifications.
+"""REST routes that show windows, seeks, commit log, tables, schemas, binlog files, backfills, snapshots and
+verifications.
 
 While a server does not answer, the answers have the last known values, and ``stale`` says why and since when.
 """
@@ -207,6 +208,17 @@ def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     require_permission(user, "GET", name)
     stale = Staleness()
     return {**position.schemas(pipeline_of(name), limit, stale), "stale": stale.to_json()}
+
+
+@router.get("/pipelines/{name}/binlogs", dependencies=[Depends(slots.look)])
+def binlogs(name: str, user: GetUserDep) -> dict[str, Any]:
+    """The binlog files that the source has now, the newest first: at most 500; ``more`` says that it has older ones.
+
+    ``begun_seconds`` is the Unix time at which a file begins; only of the newest 30 files, null for others.
+    """
+    require_permission(user, "GET", name)
+    stale = Staleness()
+    return {**position.binlogs(pipeline_of(name), stale), "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/backfills")

@@ -121,6 +121,19 @@ def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
     return [asdict(table) for table in routed_tables(connections, known, server_names_keys=server_names_keys)]
 
 
+def binlogs(pipeline: Pipeline, stale: Staleness | None = None) -> dict[str, Any]:
+    """The newest binlog files of the source, with their sizes and begins; raises ChangefeedError."""
+    from changefeed.operations.source_binlogs import source_binlogs
+    from changefeed_web.breaker import GuardedConnections
+
+    def read() -> Any:
+        before, _ = last_known("binlogs", pipeline) or (None, None)
+        with GuardedConnections.of(pipeline).session() as session:
+            return source_binlogs(session, before)
+
+    return dict(read_cached("binlogs", pipeline, read, stale).to_json())
+
+
 def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
     seals = commit_log(pipeline, stale).seals

@@ -50,9 +50,9 @@ def records(
 
     A record has its ``changes`` with the columns before and after, as JSON texts. Values of columns that the pipeline
     excludes or masks are left out (``hidden``), and with them the complete value. ``window`` is the window that
-    published it, and ``run`` its run; null if it is not known, or you may not read runs. ``reason`` and ``meant_for``
-    are those of a dead letter. Of topics of tables and rows, only records of known windows and of the pipeline's
-    snapshots are shown: other programs may publish to the same topic.
+    published it, and ``run`` its run; null if it is not known, or you may not read runs. ``tables`` are the tables of
+    which its row may be. ``reason`` and ``meant_for`` are those of a dead letter. Of topics of tables and rows, only
+    records of known windows and of the pipeline's snapshots are shown: other programs may publish to the same topic.
 
     Airflow's audit log has each read, without the conditions.
     """

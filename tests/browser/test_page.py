@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from typing import Any
@@ -145,6 +146,16 @@ def width(page: Page, pixels: int) -> None:
         "Emulation.setDeviceMetricsOverride",
         {"width": pixels, "height": 1400, "deviceScaleFactor": 1, "mobile": pixels < 500},
     )
+
+
+def shots(page: Page, name: str) -> None:
+    """Screenshots in both themes and widths, each of an accessible page that is no wider than its window."""
+    for scheme, pixels in product(("dark", "light"), (390, 1280)):
+        theme(page, scheme)
+        width(page, pixels)
+        page.shot(f"{name}-{pixels}-{scheme}")
+        assert page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        assert page.faults() == []
 
 
 def test_address_that_is_no_utf8_shows_the_list(page: Page) -> None:
@@ -342,6 +353,48 @@ def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page)
     assert page.faults() == []
 
 
+@pytest.mark.extended
+def test_columns_of_a_new_pipeline_are_left_out_or_masked(page: Page) -> None:
+    """The columns of the key cannot be, with the reason."""
+    page.site.mysql.execute(
+        "CREATE TABLE page.people (id INT PRIMARY KEY, email VARCHAR(90), phone VARCHAR(20), born DATE)"
+    )
+    try:
+        width(page, 1280)
+        page.open("new")
+        text = page.find("textarea.code")
+        tables = page.find("[name=tables]")
+        tables.clear()
+        tables.send_keys("page.*", Keys.TAB)
+        page.click("button", "Test the connections")
+        page.click("details[data-columns='page.people'] summary")
+        row = page.find("details[data-columns='page.people'] tr", "primary key").text
+        assert row.split()[:2] == ["id", "int"]
+        choice = "select[aria-label='What records have of page.people.{}']"
+        assert [one.text for one in page.find(choice.format("born")).find_elements(By.TAG_NAME, "option")] == [
+            "publish", "leave out", "mask: null", "mask: a text", "mask: HMAC-SHA256", "mask: SHA-256",
+            "mask: a secret text",
+        ]  # fmt: skip
+        for column, treatment in (("born", "leave out"), ("email", "HMAC-SHA256"), ("phone", "first characters")):
+            page.click(f"{choice.format(column)} option", treatment)
+        lines = [
+            "columns:  # DATABASE.TABLE.COLUMN, with * and ?",
+            '  exclude: ["page.people.born"]',
+            "  mask:",
+            '    "page.people.email": {hmac_sha256: {connection: mask_key}}',
+            '    "page.people.phone": {characters: 3}',
+        ]
+        wait_until(lambda: "\n".join(lines) in (text.get_property("value") or ""), "the YAML has them", WAIT)
+        shots(page, "new-pipeline-columns")
+        page.click(f"{choice.format('email')} option", "publish")
+        wait_until(lambda: "email" not in (text.get_property("value") or ""), "it is published again", WAIT)
+        page.click("button", "Check")
+        page.find(".findings")
+        assert "columns" not in " ".join(one.text for one in page.browser.find_elements(By.CSS_SELECTOR, ".problem"))
+    finally:
+        page.site.mysql.execute("DROP TABLE page.people")
+
+
 def open_action(page: Page, action: str) -> None:
     """Open the dialog of an action from the menu."""
     page.click(".dropdown summary")
@@ -373,6 +426,75 @@ def test_verification_is_started_from_the_form_and_names_the_pause_that_it_waits
     row = page.find("section[aria-label=Verifications] table", "equal").text
     assert "source" in row
     page.shot("verified")
+
+
+def choose(page: Page, label: str, text: str) -> None:
+    """Choose the option with ``text`` in the visible list ``label``."""
+    page.click(f"dialog select[aria-label='{label}'] option", text)
+
+
+def set_time(page: Page, css: str, text: str) -> None:
+    """Set a date-and-time field, whose keys depend on the language of the browser."""
+    script = "arguments[0].value = arguments[1];"
+    events = "for (const type of ['input', 'change']) arguments[0].dispatchEvent(new Event(type, {bubbles: true}));"
+    page.browser.execute_script(script + events, page.find(css), text)
+
+
+@pytest.mark.extended
+def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
+    file = position(page)["checkpoint"].partition(":")[0]
+    page.open("pipelines/page")
+    open_action(page, "Replay")
+    choose(page, "Choose a binlog file", f"{file}: ")
+    assert page.find("dialog [name=from_file]").get_property("value") == file
+    assert " UTC" in page.find("dialog select[aria-label='Choose a binlog file'] option", f"{file}: ").text
+    shots(page, "replay-files")
+    page.click("dialog select[name=kind] option", "Coordinates")
+    choose(page, "Begin of a binlog file", f"{file}: ")
+    assert page.find("dialog [name=from_coordinates]").get_property("value") == f"{file}:4"
+    page.click("dialog select[name=kind] option", "Times")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog .mistake", "a value is required")
+    set_time(page, "dialog [name=from_time]", "2026-01-31T12:00")
+    set_time(page, "dialog [name=to_time]", "2026-01-30T12:00:30")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog .problem", "from_time 2026-01-31T12:00:00Z is not before to_time 2026-01-30T12:00:30Z")
+    shots(page, "replay-times")
+    with page.site.client() as client:
+        listed = client.get("/changefeed/api/pipelines/page/binlogs").json()["files"]
+    begun = next(one["begun_seconds"] for one in listed if one["name"] == file)
+    set_time(page, "dialog [name=from_time]", datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    set_time(page, "dialog [name=to_time]", "")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog table", "page.customers.replay")
+    page.click("dialog button[aria-label=Close]")
+    open_action(page, "Seek")
+    choose(page, "Begin of a binlog file", f"{file}: ")
+    assert page.find("dialog [name=to]").get_property("value") == f"{file}:4"
+    set_time(page, "dialog [type=datetime-local]", "2026-01-31T12:00:30")
+    assert page.find("dialog [name=to]").get_property("value") == "2026-01-31T12:00:30Z"
+    shots(page, "seek-choices")
+    page.click("dialog button[aria-label=Close]")
+    page.browser.execute_cdp_cmd("Network.enable", {})
+    page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/binlogs"]})
+    try:
+        open_action(page, "Run until")
+        page.find("dialog [role=status]", "cannot be listed, but their names can be typed")
+        assert not page.browser.find_element(By.CSS_SELECTOR, "dialog select").is_displayed()
+    finally:
+        page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    page.fill("until", f"{file}:nowhere")
+    page.click("dialog button", "Start the run")
+    page.find("dialog .mistake", "FILE:POSITION")
+    shots(page, "run-until")
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (3)")
+    until = page.site.mysql.head()
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (4)")
+    page.fill("until", until)
+    page.click("dialog button", "Start the run")
+    run_id = next(word for word in page.find("#toasts", "started").text.split() if "__" in word)
+    assert page.site.wait_for_run("changefeed_ingest__page", run_id)[""] == "success"
+    assert position(page)["checkpoint"] == until, "the run ended before the last row"
 
 
 @pytest.mark.extended
@@ -605,6 +727,47 @@ def test_records_are_searched_by_key_and_show_both_images(page: Page) -> None:
     page.find(".problem", "expected FILE:POSITION")
     page.shot("records-refused")
     assert page.faults() == []
+
+
+@pytest.mark.extended
+def test_dead_letter_has_its_reason_and_opens_a_replay_of_its_file_and_table(page: Page) -> None:
+    site = page.site
+    site.mysql.execute("CREATE DATABASE letters", "CREATE TABLE letters.notes (id INT PRIMARY KEY, text LONGTEXT)")
+    file, place, *_ = site.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    path = site.pipelines / "letters.yaml"
+    site.write_pipeline("letters", "letters", server_ids="65264-65295")
+    settings = {
+        "start: latest": f"start: {file}:{place}",
+        "partitions: 2": 'partitions: 2\n  configs: {max.message.bytes: "20000"}',
+        "connection: kafka_shop": "connection: kafka_shop\n  on_bad_record: dead_letter",
+    }
+    text = path.read_text()
+    for before, after in settings.items():
+        text = text.replace(before, after)
+    path.write_text(text)
+    try:
+        site.mysql.execute("INSERT INTO letters.notes VALUES (7, REPEAT('x', 30000))")
+        site.wait_for_dag("changefeed_ingest__letters")
+        assert site.run("changefeed_ingest__letters")[""] == "success"
+        page.open("pipelines/letters/records")
+        page.click("select[name=topic] option[value='changefeed.letters.dead-letter']")
+        page.find("main p", "nothing has to be discarded")
+        summary = page.find(".records summary", "dead letter")
+        assert "letters.notes: its 30" in summary.text
+        page.click(".records summary", "dead letter")
+        page.find(".records dd", "letters.notes")
+        shots(page, "dead-letter")
+        page.click(".records button", "Retry")
+        page.find("dialog p", f"Publishes the changes of letters.notes in {file} again, not only this record.")
+        assert page.find("dialog [name=from_file]").get_property("value") == file
+        assert page.find("dialog [name=tables]").get_property("value") == "letters.notes"
+        shots(page, "dead-letter-retry")
+        page.click("dialog button", "Show the plan")
+        page.find("dialog table", "letters.notes.replay")
+        page.click("dialog button[aria-label=Close]")
+    finally:
+        path.unlink()
+        site.mysql.execute("DROP DATABASE letters")
 
 
 @pytest.mark.extended

@@ -29,6 +29,7 @@ BODIES = {
     "/pipelines/{name}": {"yaml": "name: [\n"},
     "/new-pipeline/yaml": {"name": "new", "source": "m", "kafka": "k", "tables": ["*.*"]},
     "/new-pipeline/servers": {"source": "m", "kafka": "k"},
+    "/new-pipeline/columns": {"source": "m", "kafka": "k", "database": "shop", "table": "orders"},
     "/check": {"yaml": "name: [\n"},
     "/seek/plan": {"to": "latest"},
     "/seek": {"to": "latest", "why": "a test"},

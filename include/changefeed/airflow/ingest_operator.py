@@ -30,6 +30,7 @@ from changefeed.airflow.task_processes import task_variables
 from changefeed.airflow.tasks import checkpoint_store_of, fail_fast, is_sealed, report_committed, skip_after_seek
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.airflow.yarn_trigger import ApplicationTrigger
+from changefeed.model.checkpoint import Checkpoint
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
@@ -252,24 +253,36 @@ class IngestOperator(JobOperator):
 
     def execute(self, context: Context) -> Any:
         planned = self._read_plan(context)
-        skip_after_seek(self.pipeline_name, planned)
         if not planned["windows"]:
-            return self._execute_continuously(context)
+            return self._execute_continuously(context, planned["expected"])
+        skip_after_seek(self.pipeline_name, planned)
         if planned["lag_bytes"] < SMALL_BYTES:
             self._conf = SMALL_JOB_CONF
         return super().execute(context)
 
-    def _execute_continuously(self, context: Context) -> dict[str, Any]:
+    def _execute_continuously(self, context: Context, expected: str) -> dict[str, Any]:
         """Wait for a job that publishes windows one after another, and commit them meanwhile. Returns the rows by table
-        and op, and the records by topic, of the windows that are committed."""
+        and op, and the records by topic, of the windows that are committed.
+
+        Asset events are sent at the end, also of windows that an earlier attempt committed, if they are in the commit
+        log still.
+        """
         from changefeed.ingest.checkpoint_mover import CheckpointMover
+        from changefeed.pipeline.windows import last_stable_state
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
-        with CheckpointMover(connections, store, partial(report_committed, pipeline, connections)) as mover:
+        since = Checkpoint.from_text(expected).window
+        report = partial(report_committed, pipeline, connections, reported=set())
+        with CheckpointMover(connections, store, report) as mover:
             super().execute(context)
-        emit_events(pipeline, mover.committed)
-        return {"rows": sum_rows(mover.committed), "records": records_by_topic(mover.committed)}
+        by_number = {manifest.window.number: manifest for manifest in mover.committed}
+        if context["ti"].try_number > 1:
+            last, seals = max(by_number, default=0), last_stable_state(connections).seals
+            by_number |= {number: seals[number] for number in seals if since < number <= last}
+        committed = [by_number[number] for number in sorted(by_number)]
+        emit_events(pipeline, committed)
+        return {"rows": sum_rows(committed), "records": records_by_topic(committed)}
 
     def _is_published(self) -> bool:
         return is_sealed(self.pipeline_name, self._plan)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # at run time they would load the clients of Kafka and MySQL 
 _log = logging.getLogger(__name__)
 logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python logs each connection at INFO
 _Result = TypeVar("_Result")
+_HEARTBEAT = "the heartbeat"
 
 
 def plan_window(name: str) -> dict[str, Any] | None:
@@ -84,8 +85,8 @@ def commit_window(name: str, planned: dict[str, Any], committed: dict[str, Any] 
     pipeline = load_pipeline(name)
     run = read_planned_run(name, planned)
     if run.is_continuous:
-        fail_fast(lambda: commit_rest(pipeline))
-        return committed or {}
+        rest = fail_fast(lambda: commit_rest(pipeline))
+        return committed or {"rows": sum_rows(rest), "records": records_by_topic(rest)}
     skip_after_seek(name, planned)
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
     manifests = fail_fast(lambda: commit_and_report(pipeline, connections, run, store))
@@ -153,9 +154,18 @@ def commit_rest(pipeline: Pipeline) -> list[Manifest]:
     return manifests
 
 
-def report_committed(pipeline: Pipeline, connections: PipelineConnections, manifests: Sequence[Manifest]) -> None:
+def report_committed(
+    pipeline: Pipeline,
+    connections: PipelineConnections,
+    manifests: Sequence[Manifest],
+    *,
+    reported: set[str] | None = None,
+) -> None:
     """Report committed windows, if any: metrics, a heartbeat, and alerts for dead letters, parked tables and a
-    heartbeat that cannot be written."""
+    heartbeat that cannot be written.
+
+    ``reported`` has what this run has sent an alert for already, parked tables and the heartbeat; each is sent once.
+    """
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 
     if not manifests:
@@ -168,13 +178,17 @@ def report_committed(pipeline: Pipeline, connections: PipelineConnections, manif
             "dead letters",
             f"pipeline {pipeline.name!r}: {letters} records were sent to the dead letter topic",
         )
-    if parked := sorted({table for manifest in manifests for table in manifest.parked}):
+    known = set() if reported is None else reported
+    if parked := sorted({table for manifest in manifests for table in manifest.parked} - known):
         notify(pipeline, "table parked", parked_text(pipeline.name, parked))
+        known.update(parked)
     try:
         write_heartbeat(connections, Heartbeat.of_committed(manifests[-1]))
     except ChangefeedError as error:  # the windows are committed: a failed task would keep back their asset events
         _log.error("%s", error)
-        notify(pipeline, "no heartbeat", f"pipeline {pipeline.name!r}: {error}")
+        if _HEARTBEAT not in known:
+            notify(pipeline, "no heartbeat", f"pipeline {pipeline.name!r}: {error}")
+            known.add(_HEARTBEAT)
 
 
 def checkpoint_store_of(pipeline: Pipeline) -> CheckpointStore:

@@ -60,8 +60,21 @@ class CheckpointMover:
 
     def _move(self) -> None:
         try:
-            if manifests := commit_sealed(self._connections, self._store):
-                self.committed += manifests
-                self._on_committed(manifests)
+            manifests = commit_sealed(self._connections, self._store)
         except ChangefeedError as error:
             _log.warning("the checkpoint was not moved now: %s", error)
+            return
+        except Exception:  # of a store's client, or of Airflow: the next move may succeed, and the job goes on
+            _log.exception("the checkpoint was not moved now")
+            return
+        if not manifests:
+            return
+        self.committed += manifests
+        try:
+            self._on_committed(manifests)
+        except Exception:
+            _log.exception(
+                "windows %d to %d are committed, and were not reported",
+                manifests[0].window.number,
+                manifests[-1].window.number,
+            )

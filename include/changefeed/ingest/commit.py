@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from changefeed.errors import AccountingError
+from changefeed.errors import AccountingError, CheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
@@ -15,7 +15,7 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.open_windows import find_unfinished
 from changefeed.pipeline.planned_run import PlannedRun
 from changefeed.pipeline.schema_history import copy_history
-from changefeed.pipeline.windows import last_stable_state
+from changefeed.pipeline.windows import check_not_renamed, last_stable_state
 
 
 def commit(
@@ -70,26 +70,29 @@ def commit_windows(connections: PipelineConnections, run: PlannedRun, store: Che
 
 
 def commit_sealed(connections: PipelineConnections, store: CheckpointStore) -> list[Manifest]:
-    """Move the checkpoint over all windows that are sealed after it in the commit log; return their manifests.
+    """Move the checkpoint to the commit log: over a seek whose record the store does not have yet, and over all windows
+    that are sealed after it. Return the manifests of these windows.
 
-    Does nothing if there are none, if the pipeline has no checkpoint, or if a seek is on its way, which moves the
-    checkpoint itself. Raises StaleCheckpointError if the checkpoint was moved meanwhile; CheckpointError if sealed
-    windows do not follow one another.
+    Raises CheckpointError if the pipeline has no checkpoint, was renamed, or if sealed windows do not follow one
+    another; StaleCheckpointError if the checkpoint was moved meanwhile.
     """
     name = connections.pipeline.name
-    stored = store.load(name)
+    stored, state = store.load(name), last_stable_state(connections)
+    check_not_renamed(name, state)
     if stored is None:
-        return []
-    state = last_stable_state(connections)
-    if max(state.seeks, default=0) > stored.window:
-        return []
+        raise CheckpointError(
+            f"expected a checkpoint of pipeline {name!r} in {connections.pipeline.checkpoint.place}, found none: it "
+            f"was removed while a run published. Nothing was stored. `changefeed recover {name}` rebuilds it."
+        )
     left = find_unfinished(stored, state, server_uuid="")  # of unfinished windows, only the sealed ones count here
-    if not left.sealed:
+    if left.end.window <= stored.window:
         return []
     manifests = [state.seals[window.number] for window in left.sealed]
-    store.advance(stored, left.end)
+    if manifests:
+        copy_history(connections, store, manifests[-1])
+    move = store.advance if left.base.window <= stored.window or not state.seeks else store.replace
+    move(stored, left.end)
     fault_point.reach("after_checkpoint")
-    copy_history(connections, store, manifests[-1])
     return manifests
 
 

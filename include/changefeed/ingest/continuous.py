@@ -1,8 +1,8 @@
 """A continuous run: windows one after another in one Spark session, each with the changes since the last one.
 
-Between windows it holds one connection to the source, and reads there whether the binlog has grown; Kafka is not used.
-Each window is planned, published and sealed as the only window of a run would be. So a seek, a snapshot or a backfill
-goes between two windows, as between two runs.
+Between windows it holds one connection to the source, and reads there whether the binlog has grown; Kafka is not used,
+except once a minute. Each window is planned, published and sealed as the only window of a run would be. So a snapshot
+or a backfill goes between two windows, as between two runs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from changefeed.errors import RetryableError, SettingsError, StaleCheckpointError
+from changefeed.errors import RetryableError, SparkFailedError, SparkUnavailableError, StaleCheckpointError
+from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.window_run import ingest
+from changefeed.kafka.log_memory import remember_logs
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 from changefeed.pipeline.plan import plan
 from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql import source
@@ -34,6 +37,15 @@ MOST_PAUSE_SECONDS = 30.0
 """The longest pause after an error that may pass."""
 
 
+MOST_FAILING_SECONDS = 300.0
+"""How long a run tries again after errors in sequence. Then it fails, which alerts, and Airflow's retry has a new
+process and a new Spark session."""
+PLAN_SECONDS = 60.0
+"""An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
+_ENDS_SESSION = (SparkFailedError, SparkUnavailableError)
+"""Errors after which another attempt needs another Spark session."""
+
+
 @dataclass
 class Pace:
     """When a continuous run begins its next window, and when it ends; times are of the monotonic clock."""
@@ -43,6 +55,7 @@ class Pace:
     _began: float = field(default_factory=lambda: time.monotonic())
     _next: float = 0.0
     _failures: int = 0
+    _failing_since: float = 0.0
 
     @property
     def left_seconds(self) -> float:
@@ -54,22 +67,32 @@ class Pace:
         """Whether the run begins no further window."""
         return self.left_seconds <= 0
 
-    def begin(self) -> None:
-        """Wait until the next window may begin."""
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failures > 0
+
+    def begin(self) -> bool:
+        """Wait until the next window may begin; return whether the run is not over then."""
         _sleep(min(self._next - time.monotonic(), self.left_seconds))
         self._next = time.monotonic() + self.every_seconds
+        return not self.is_over
 
     def succeed(self) -> None:
         """A window was published, or nothing was new."""
         self._failures = 0
 
     def fail(self, error: RetryableError) -> None:
-        """Wait after ``error``, longer after each one in sequence; raise it if the run is over then."""
-        pause = min(2.0**self._failures, MOST_PAUSE_SECONDS)
+        """Wait after ``error``, longer after each one in sequence. Raise it if the run is over then, or if another
+        attempt in this process would not help."""
+        pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
+        if not self._failures:
+            self._failing_since = time.monotonic()
         self._failures += 1
-        if pause >= self.left_seconds:
+        failing_seconds = time.monotonic() + pause - self._failing_since
+        if isinstance(error, _ENDS_SESSION) or pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
             raise error
-        _log.warning("the run tries again in %g seconds, after %s: %s", pause, type(error).__name__, error)
+        _log.warning("the run tries again in %g seconds, after: %s", pause, error)
         _sleep(pause)
 
 
@@ -81,28 +104,32 @@ def _sleep(seconds: float) -> None:
 def ingest_continuously(
     spark: SparkTarget, connections: PipelineConnections, checkpoint: Checkpoint, max_seconds: int | None = None
 ) -> Iterator[Manifest]:
-    """Publish and seal windows from ``checkpoint`` on, and yield each manifest, until the pipeline's `windows.run_for`
-    or ``max_seconds`` are over.
+    """Publish and seal windows, and yield each manifest, until the pipeline's `windows.run_for` or ``max_seconds`` are
+    over. Windows that are sealed after ``checkpoint`` already are not published again.
 
     The pipeline's own checkpoint does not move: see `ingest.commit.commit_sealed`. After an error that may pass, the
-    run tries again until its time is over. Raises what `plan`, `cut` and `ingest` raise; the yielded windows stay
-    sealed. Raises SettingsError if the pipeline has no setting `windows`.
+    run tries again for some time. Raises what `plan`, `cut` and `ingest` raise; the yielded windows stay sealed.
+    Yields nothing if the setting `windows` was removed since the run was planned.
     """
     settings = connections.pipeline.windows
     if settings is None:
-        raise SettingsError(f"pipeline {connections.pipeline.name!r} has no setting `windows`, by which a run goes on")
+        _log.warning("pipeline %s has no setting `windows` any more: the next run publishes", connections.pipeline.name)
+        return
+    remember_logs()
     pace = Pace(settings.every_seconds, min(settings.run_seconds, max_seconds or settings.run_seconds))
-    store = HeldCheckpointStore(checkpoint)
-    while not pace.is_over:
+    store, is_first = HeldCheckpointStore(checkpoint), True
+    while pace.begin():
         try:
-            pace.begin()
+            if is_first or pace.has_failed:
+                commit_sealed(connections, store)  # of this run's earlier attempts, or of others
             yield from _publish_new(spark, connections, store, pace)
             pace.succeed()
-        except (RetryableError, _Replaced) as error:
+            is_first = False
+        except RetryableError as error:
             pace.fail(error)
 
 
-class _Replaced(RetryableError):
+class ReplacedWindowError(RetryableError):
     """A seek or another run moved the pipeline after a window was planned; the next plan begins there."""
 
 
@@ -110,14 +137,15 @@ def _publish_new(
     spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, pace: Pace
 ) -> Iterator[Manifest]:
     """Publish what is new, or wait for new changes if there are none."""
-    planned = plan(connections, store)
-    if planned.is_empty:
-        wait_for_changes(connections, planned.window.head, pace)
-        return
-    expected = planned.expected
     try:
+        planned = plan(connections, store)
+        if planned.is_empty:
+            write_heartbeat(connections, Heartbeat.of_idle(planned))
+            wait_for_changes(connections, planned.window.head, pace)
+            return
+        expected = planned.expected
         for window in cut(connections, planned, RunBounds()).windows:
-            manifest = ingest(spark, connections, window)  # of a window that is sealed already, its manifest
+            manifest = ingest(spark, connections, window)
             after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
             store.advance(expected, after)
             expected = after
@@ -125,19 +153,16 @@ def _publish_new(
             if pace.is_over:
                 return
     except StaleCheckpointError as error:
-        raise _Replaced(str(error)) from error
+        raise ReplacedWindowError(str(error)) from error
 
 
 def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates, pace: Pace) -> None:
-    """Return when the source's binlog does not end at ``known`` any more, or the run is over.
+    """Return when the source's binlog does not end at ``known`` any more, the run is over, or it is time to plan again.
 
-    Raises SourceUnavailableError if the connection is lost.
+    Raises SourceUnavailableError if the connection is lost, or the server does not answer.
     """
-    poll_seconds = max(LEAST_POLL_SECONDS, pace.every_seconds)
-    with connections.session() as session:
-        while not pace.is_over and _head(session) == known:
+    poll_seconds, until = max(LEAST_POLL_SECONDS, pace.every_seconds), time.monotonic() + PLAN_SECONDS
+    limits = replace(connections.mysql.answer_limits, answer_seconds=connections.mysql.answer_limits.connect_seconds)
+    with Session(replace(connections.mysql, answer_limits=limits)) as session:
+        while not pace.is_over and time.monotonic() < until and source.head(session).coordinates == known:
             _sleep(min(poll_seconds, pace.left_seconds))
-
-
-def _head(session: Session) -> BinlogCoordinates:
-    return source.head(session).coordinates

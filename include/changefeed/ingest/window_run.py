@@ -16,7 +16,7 @@ from changefeed.errors import BinlogGoneError, SchemaError, TerminalError
 from changefeed.ingest.begin import check_begin, check_begin_topics, find_partly_published, read_begin_rules
 from changefeed.ingest.slicing import Cutting, cut_slices
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
-from changefeed.kafka.commit_log.owned_log import OwnedLog
+from changefeed.kafka.commit_log.owned_log import KEPT_CONTINUOUS_SEALS, KEPT_SEALS, OwnedLog
 from changefeed.kafka.commit_log.records import BegunRecord, CompleteTablesRecord
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
@@ -158,7 +158,8 @@ def _ingest(
         if run.is_pipeline_run and pipeline.snapshot.new_tables:
             complete = _complete_tables(connections, window, own_history, state)
         fault_point.reach("before_seal")
-        lease.log().seal(manifest, state, uncommitted=2 * pipeline.windows_per_run, complete=complete)
+        keep = KEPT_SEALS if pipeline.windows is None else KEPT_CONTINUOUS_SEALS
+        lease.log().seal(manifest, state, keep=keep, uncommitted=2 * pipeline.windows_per_run, complete=complete)
         if own_history is not None and not own_history.tables_known:
             learn_after_window(connections, window, lease)
     fault_point.reach("after_seal")

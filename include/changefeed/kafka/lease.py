@@ -26,7 +26,7 @@ import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -35,6 +35,7 @@ from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord, LogEntry
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
+from changefeed.kafka.log_memory import LogMemory, log_memory
 from changefeed.kafka.log_retention import check_first_offsets
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.record_writer import RecordWriter
@@ -65,6 +66,15 @@ class Claim:
     who: str
     brief: bool
     at_ms: int | None
+
+
+@dataclass
+class Claims:
+    """The claims on an identity that were not returned, by attempt, and the largest number of ``tasks`` of an
+    attempt."""
+
+    latest: dict[str, Claim] = field(default_factory=dict)
+    tasks: int = 1
 
 
 class Lease:
@@ -181,13 +191,21 @@ class Lease:
     def _take_over(self) -> None:
         """Read the claims before this run's claim, watch those that were not returned, and fence the writers of the
         logs."""
-        claims: dict[str, Claim] = {}
+        log_memory(self.connection, self._topic, f"claims on {self.identity!r}", Claims).read(self._watch)
+
+    def _watch(self, memory: LogMemory[Claims]) -> None:
+        """See `_take_over`; the claims up to the last record in ``memory`` are known."""
+        claims = memory.state.latest
+        self.earlier_tasks = memory.state.tasks
         partition = (self._topic, 0)
         purpose = f"to read the claims on {self.identity!r}"
-        with partition_reader(self.connection, [partition], purpose, committed=False, of_a_log=True) as reader:
+        with partition_reader(
+            self.connection, [partition], purpose, start=memory.start, committed=False, of_a_log=True
+        ) as reader:
             timeout_seconds = 6 * self.connection.timeout_seconds
             check_first_offsets(reader.first_offsets())
-            self._take(reader.to_end({partition: self._first + 1}, timeout_seconds=timeout_seconds), claims)
+            before = reader.to_end({partition: self._first + 1}, timeout_seconds=timeout_seconds)
+            self._take(memory.after_last(before), claims)
             earlier = {name for name, claim in claims.items() if claim.first < self._first}
             seen = {name: claims[name].offset for name in earlier}
             for name in [name for name in earlier if self._is_over(claims[name])]:
@@ -195,7 +213,7 @@ class Lease:
             begun = time.monotonic()
             deadline = begun + self._seconds
             while seen.keys() & claims.keys() and time.monotonic() < deadline:
-                self._take(reader.poll(0.05), claims)
+                self._take(memory.further(reader.poll(0.05)), claims)
                 for name in seen.keys() & claims.keys():
                     if claims[name].offset == seen[name]:
                         continue
@@ -212,7 +230,8 @@ class Lease:
                     deadline = time.monotonic() + self._seconds
             self._fenced.take_over()
             end = self._claim()  # all records of earlier attempts are before it
-            self._take(reader.to_end({partition: end}, timeout_seconds=6 * self.connection.timeout_seconds), claims)
+            self._take(memory.further(reader.to_end({partition: end}, timeout_seconds=timeout_seconds)), claims)
+        memory.state.tasks = self.earlier_tasks
         for name in earlier & claims.keys():
             _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
             self._write(name, None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from changefeed.errors import SettingsError
@@ -14,11 +14,13 @@ from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.topics import partition_counts
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
+from changefeed.operations.former_names import FormerNames
 from changefeed.operations.pipeline_topics import PipelineTopic, last_windows
 from changefeed.operations.record_filter import COMMIT_HEADER, RecordFilter
 from changefeed.operations.record_search import Searched, SearchLimits, event_id, search_backwards
 from changefeed.operations.shown_records import RecordView, ShownRecord
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.schema_history import load_history
 from changefeed.records.partition import partition_of
 from changefeed.settings.pipeline import Pipeline
 
@@ -81,15 +83,18 @@ def read_records(
     Of topics whose name settings or rows choose only the pipeline's own records are returned: those of known windows,
     and rows of its snapshots.
 
-    Raises BrokerUnavailableError, TopicError, SettingsError, and the errors of `Registry`.
+    Raises BrokerUnavailableError, TopicError, SettingsError, the errors of `Registry`, and those of `load_history` if
+    the pipeline hides columns.
     """
     count = partition_counts(connections.kafka, [topic.topic]).get(topic.topic, 0)
     if not count:
         return FoundRecords((), Searched(0, (), None, is_complete=True), exists=False)
     windows = RecordWindows.of(last_windows(state))
-    owner = _Owner.of(connections.pipeline, state, windows)
+    pipeline = connections.pipeline
+    owner = _Owner.of(pipeline, state, windows)
     schemas = connections.registry.schema if connections.registry else None
-    view = RecordView(connections.pipeline, topics, connections.routes.format(0), schemas)
+    former = FormerNames(pipeline, load_history(connections, state)) if pipeline.hides_columns else None
+    view = RecordView(pipeline, topics, connections.routes.format(0), schemas, former)
     partitions = [(topic.topic, number) for number in range(count)]
     with partition_reader(connections.kafka, partitions, "to show records") as reader:
         ranges = windows.limit_ends(_ranges(reader, conditions), conditions.place)
@@ -148,7 +153,8 @@ class _TopicSearch:
         records, searched = search_backwards(
             reader, ranges, self.limit, matches, limits=self.limits, timeout_seconds=self.timeout_seconds
         )
-        shown = [self.view.show(record, self.owner.windows.number_of(record)) for record in records]
+        own = [record for record in records if record.value is not None or not self._is_foreign_delete(reader, record)]
+        shown = [self.view.show(record, self.owner.windows.number_of(record)) for record in own]
         return FoundRecords(tuple(shown), searched)
 
     def _matches(self, record: KafkaRecord) -> bool:
@@ -156,14 +162,34 @@ class _TopicSearch:
             return False
         if self.conditions.key and not self.conditions.matches_key(self.view.key(record)):
             return False
-        return self.topic.kind not in _CHOSEN or self.owner.has_published(record)
+        return self.topic.kind not in _CHOSEN or self._is_own(record)
+
+    def _is_own(self, record: KafkaRecord) -> bool:
+        return self.owner.has_published(record, self.view.named_tables(record))
+
+    def _is_foreign_delete(self, reader: PartitionReader, tombstone: KafkaRecord) -> bool:
+        """Whether another pipeline wrote the tombstone: it names no table, but the record of its delete before it does.
+
+        False if that record is not there any more, as in a compacted topic.
+        """
+        event = event_id(tombstone)
+        if self.topic.kind not in _CHOSEN or event is None or not event.step:
+            return False
+        before = {(tombstone.topic, tombstone.partition): (tombstone.offset - 1, tombstone.offset)}
+        deletes = reader.between(before, timeout_seconds=self.timeout_seconds) if tombstone.offset else iter(())
+        for record in deletes:
+            its = event_id(record)
+            if its is not None and replace(its, step=event.step) == event:
+                return not self._is_own(record)
+        return False
 
 
 @dataclass(frozen=True)
 class _Owner:
     """Tells the pipeline's own records from those of others in a topic: settings may name any topic.
 
-    Its own are those of its windows, and rows that a snapshot of its ``servers`` (UUIDs) read from its tables.
+    Its own are those of its windows, without rows of tables that it does not capture, and rows that a snapshot of its
+    ``servers`` (UUIDs) read from its tables.
     """
 
     pipeline: Pipeline
@@ -176,12 +202,20 @@ class _Owner:
         sealed = (manifest.window.server_uuid for manifest in last_windows(state))
         return cls(pipeline, frozenset((*first, *sealed)), windows)
 
-    def has_published(self, record: KafkaRecord) -> bool:
+    def has_published(self, record: KafkaRecord, named: Collection[str]) -> bool:
+        """Whether the pipeline published ``record``, whose value has rows of the tables ``named``, if it has names.
+
+        Another pipeline of the same server may publish to the topic during a window, changes of the same range.
+        """
         event = event_id(record)
         if event is None or not event.is_read:
-            return self.windows.number_of(record) is not None
-        database, _, table = event.origin.rpartition("#")[0].partition(".")
-        return event.server in self.servers and self.pipeline.tables.matches(database, table)
+            manifest = self.windows.manifest_of(record)
+            return manifest is not None and all(name in manifest.rows or self._captures(name) for name in named)
+        return event.server in self.servers and self._captures(event.origin.rpartition("#")[0])
+
+    def _captures(self, name: str) -> bool:
+        database, _, table = name.partition(".")
+        return self.pipeline.tables.matches(database, table)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
-from changefeed.errors import CheckpointError, SettingsError
+from changefeed.errors import CheckpointError, SettingsError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.fencing import fence
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore, stale
@@ -28,6 +28,8 @@ from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
 
 _log = logging.getLogger(__name__)
+_MOVES = 5
+_CONTINUOUS = " While a continuous run publishes, pause the pipeline's DAG and mark its run failed first."
 
 
 @dataclass(frozen=True)
@@ -280,8 +282,7 @@ def seek(
     Raises:
     - SettingsError without a reason.
     - PipelineBusyError while a run is alive.
-    - StaleCheckpointError if the checkpoint moved since the plan, or if the seek slept for longer than its lease after
-      step 2 and another run has finished it.
+    - StaleCheckpointError if the checkpoint moved since the plan.
     - CheckpointError if the pipeline published more since the plan.
     - FencedError if the seek slept for longer than its lease before step 2.
     """
@@ -295,12 +296,14 @@ def seek(
         check_none_parked(pipeline.name, state, "seek")
         current, _ = _find_current_position(pipeline, before, state)
         if before != planned.before:
-            raise stale(pipeline.name, planned.before, before)
+            moved = stale(pipeline.name, planned.before, before)
+            raise moved if pipeline.windows is None else StaleCheckpointError(f"{moved}{_CONTINUOUS}")
         unfinished = _find_published_range(current, state, planned.server_uuid).unfinished if current else ()
         if unfinished != planned.unfinished:
             raise CheckpointError(
                 f"pipeline {pipeline.name!r} has published since the seek was planned: unfinished are "
                 f"{', '.join(map(str, unfinished)) or 'no windows'} now. Nothing was changed; look again and seek."
+                + (_CONTINUOUS if pipeline.windows is not None else "")
             )
         record = SeekRecord(
             number=max(before.window if before else 0, state.latest_number) + 1,
@@ -318,10 +321,26 @@ def seek(
             discarded=tuple(window.number for window in unfinished),
         )
         log.seek(record, state)
-        store.replace(before, checkpoint_after_seek(pipeline.name, record))
+        _move_checkpoint(store, before, checkpoint_after_seek(pipeline.name, record))
     effect = planned.effect
     _log.info("pipeline %s: seek by %s from %s to %s: %s", pipeline.name, who, record.before, record.to, effect)
     return record
+
+
+def _move_checkpoint(store: CheckpointStore, expected: Checkpoint | None, target: Checkpoint) -> None:
+    """Move the checkpoint to ``target``, whose record is in the commit log.
+
+    Another run may move it at the same time: to windows that are sealed before the record, or, once it has read the
+    record, to ``target`` or further.
+    """
+    for _ in range(_MOVES):
+        try:
+            return store.replace(expected, target)
+        except StaleCheckpointError:
+            expected = store.load(target.pipeline)
+            if expected is not None and expected.window >= target.window:
+                return None
+    return store.replace(expected, target)
 
 
 def check_reason(why: str) -> None:

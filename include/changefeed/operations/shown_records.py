@@ -14,6 +14,7 @@ from changefeed.formats.format import Format
 from changefeed.formats.headers import HEADERS
 from changefeed.formats.reader import JsonImage, ReadChange, RecordReader, SchemaText
 from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.operations.former_names import FormerNames
 from changefeed.operations.pipeline_topics import PipelineTopic
 from changefeed.operations.record_search import event_id
 from changefeed.operations.record_values import RecordValues, text_of
@@ -57,7 +58,8 @@ class ShownRecord:
     """A record. ``key`` and ``value`` are texts, JSON if the record is; ``value_note`` says why a value is left out.
 
     ``coordinates`` are FILE:POSITION of the change, '' if the record has none. ``window`` is the number of the window
-    that published it; None if no window in the commit log did, as for rows of snapshots and backfills.
+    that published it; None if no window in the commit log did, as for rows of snapshots and backfills. ``tables`` are
+    the tables of which the row may be.
     """
 
     record: KafkaRecord
@@ -69,6 +71,7 @@ class ShownRecord:
     changes: tuple[ShownChange, ...]
     headers: tuple[tuple[str, str], ...]
     window: int | None
+    tables: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the REST API."""
@@ -90,17 +93,22 @@ class ShownRecord:
             "reason": headers.get("changefeed.reason"),
             "meant_for": headers.get("changefeed.topic"),
             "window": self.window,
+            "tables": list(self.tables),
         }
 
 
 @dataclass
 class RecordView:
-    """Shows the records of ``pipeline``. ``topics`` are its topics by name, ``format`` is its format."""
+    """Shows the records of ``pipeline``.
+
+    ``topics`` are its topics by name, ``format`` is its format. ``former`` has the former names of hidden columns.
+    """
 
     pipeline: Pipeline
     topics: Mapping[str, PipelineTopic]
     format: Format
     schemas: SchemaText | None = None
+    former: FormerNames | None = None
     values: RecordValues = field(init=False)
     _readers: dict[str, RecordReader | None] = field(default_factory=dict)
 
@@ -124,7 +132,12 @@ class RecordView:
             changes,
             tuple(self._headers(record)),
             window,
+            tables,
         )
+
+    def named_tables(self, record: KafkaRecord) -> set[str]:
+        """The "database.table" that the record's value names; none if it names none, or is too large to be shown."""
+        return {change.table for change in self._read(record, self._tables(record)) if "." in change.table}
 
     def key(self, record: KafkaRecord) -> Any:
         """The decoded key, as JSON types; a text that says so if the pipeline hides a column of it."""
@@ -146,6 +159,8 @@ class RecordView:
         return topic.tables if topic is not None else ()
 
     def _hides(self, tables: Sequence[str], column: str) -> bool:
+        if self.former is not None and any(column.lower() in self.former.of(name) for name in tables):
+            return True
         pairs = (name.partition(".")[::2] for name in tables)
         return any(self.pipeline.hides(database, table, column) for database, table in pairs)
 
@@ -175,6 +190,14 @@ class RecordView:
         return [(name, text_of(value) if is_shown(name) else "(hidden)") for name, value in record.headers]
 
     def _changes(self, record: KafkaRecord, tables: Sequence[str]) -> tuple[ShownChange, ...]:
+        changes = self._read(record, tables)
+        images = (image for change in changes for image in (change.before, change.after))
+        if not all(image is None or isinstance(image, Mapping) for image in images):  # another program wrote it
+            return ()
+        return tuple(self._change(change, tables) for change in changes[:_MOST_CHANGES])
+
+    def _read(self, record: KafkaRecord, tables: Sequence[str]) -> Sequence[ReadChange]:
+        """The changes that the record describes; none if they are not shown, or of another format."""
         topic = self.topics.get(record.topic)
         if record.value is None or topic is None or topic.kind not in ("table", "dead letters"):
             return ()
@@ -182,13 +205,9 @@ class RecordView:
             return ()
         reader = self._reader(tables[0] if tables else "")
         try:
-            changes = reader.of(record.value) if reader is not None else ()
+            return reader.of(record.value) if reader is not None else ()
         except ValueError:  # of another format
             return ()
-        images = (image for change in changes for image in (change.before, change.after))
-        if not all(image is None or isinstance(image, Mapping) for image in images):  # another program wrote it
-            return ()
-        return tuple(self._change(change, tables) for change in changes[:_MOST_CHANGES])
 
     def _reader(self, table: str) -> RecordReader | None:
         if table not in self._readers:

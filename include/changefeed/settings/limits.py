@@ -287,6 +287,21 @@ def find_parking_problem(pipeline: PipelineSettings) -> str | None:
 PLAIN_VALUES = "values: {decimal: string, temporal: iso, binary: base64, bigint_unsigned: number}"
 
 
+def find_windows_problem(pipeline: PipelineSettings) -> str | None:
+    """Why the pipeline cannot have the setting `windows`; None if it can."""
+    if pipeline.followers:
+        return (
+            "`windows` and `followers` may not be brought together: a follower needs each window since its last run, "
+            "and with a window a second the commit log has those of half an hour"
+        )
+    if pipeline.spark.deferrable:
+        return (
+            "`windows` and `spark.deferrable` may not be brought together: the task moves the checkpoint while the job "
+            "publishes, which a deferred task cannot"
+        )
+    return None
+
+
 def find_reference_reader_problem(pipeline: PipelineSettings) -> str | None:
     """Why mysql-replication cannot decode for ``pipeline``; None if it can."""
     routes = compile_routes(pipeline)

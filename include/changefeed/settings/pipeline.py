@@ -14,6 +14,7 @@ from changefeed.settings.limits import (
     find_frozen_schema_problem,
     find_parking_problem,
     find_reference_reader_problem,
+    find_windows_problem,
 )
 from changefeed.settings.pipeline_settings import PipelineSettings
 
@@ -53,6 +54,12 @@ class Pipeline(PipelineSettings):
     @model_validator(mode="after")
     def _check_parking(self) -> Self:
         if self.on_table_error == "park" and (why := find_parking_problem(self)):
+            raise ValueError(why)
+        return self
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> Self:
+        if self.windows is not None and (why := find_windows_problem(self)):
             raise ValueError(why)
         return self
 

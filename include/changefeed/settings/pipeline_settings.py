@@ -388,7 +388,7 @@ def find_follower(followers: Sequence[FollowerSettings], connection: str) -> Fol
 
 
 MOST_EVERY_SECONDS = 600.0
-LEAST_RUN_SECONDS, MOST_RUN_SECONDS = 10.0, 24 * 3600.0
+LEAST_RUN_SECONDS, MOST_RUN_SECONDS = 10.0, 3600.0
 """Limits of `windows`."""
 
 UnknownSchemaAction = Literal["stop", "placeholder", "begin"]
@@ -443,8 +443,8 @@ class WindowSettings(Section):
     def _check_run_for(cls, text: str) -> str:
         if not LEAST_RUN_SECONDS <= duration_seconds(text) <= MOST_RUN_SECONDS:
             raise ValueError(
-                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and "
-                "reads the settings"
+                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and a "
+                "changed YAML counts from the next run on"
             )
         return text
 

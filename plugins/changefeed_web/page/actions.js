@@ -1,10 +1,11 @@
 // The menu of what can be done with a pipeline: each with what it does, or why it cannot be done now.
 
 import { airflow, get } from "./api.js";
-import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
+import { backfillDialog, runDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
 import { el } from "./dom.js";
 
 const ACTIONS = [
+  ["run", "Run until…", "Publish new changes up to a place in the binlog, or a size or time.", runDialog],
   ["snapshot", "Snapshot…", "Publish the rows that tables have now.", snapshotDialog],
   ["backfill", "Replay…", "Publish a range of the binlog again. Its runs are of the DAG “backfill”; Airflow's own backfill repeats scheduled runs.", backfillDialog],
   ["verify", "Verify…", "Compare the topics with the source or a follower, row by row.", verifyDialog],

@@ -1,6 +1,7 @@
 // The dialogs. Those of snapshot, replay and seek first show a plan, and then start the action.
 
 import { airflow, post, REQUIRED } from "./api.js";
+import { beginOf, binlogFiles, timeChoice, timeHint, timeInput, utcOf } from "./binlogs.js";
 import { bytes, el, number, problem, shown, table, toast } from "./dom.js";
 
 export function dialog(title, ...content) {
@@ -115,20 +116,29 @@ function form(box, message, plan, start, { values, planPath, startPath, show, st
   });
 }
 
-export function backfillDialog(path, pipeline, after) {
+// `from` fills in a binlog file and tables, and says why (`about`).
+export function backfillDialog(path, pipeline, after, from = { file: "", tables: [], about: "" }) {
   const input = (name, placeholder = "", required = false) => el("input", { name, placeholder, required, autocomplete: "off" });
+  const { choice, note } = binlogFiles(path);
+  const ofFile = (label, hint, one) => el("div", {}, field(label, hint, one), choice(one, "Choose a binlog file"));
+  const ofBegin = (label, hint, one) => el("div", {}, field(label, hint, one), choice(one, "Begin of a binlog file", beginOf));
   const forms = {
-    files: [field("From file", "first binlog file", input("from_file", "binlog.000012", true)), field("To file", "last binlog file, included; empty: the first one", input("to_file"))],
-    coordinates: [field("From", "FILE:POSITION of a commit boundary", input("from_coordinates", "binlog.000012:4", true)), field("To", "FILE:POSITION, not included", input("to_coordinates", "", true))],
+    files: [ofFile("From file", "first binlog file", input("from_file", "binlog.000012", true)), ofFile("To file", "last binlog file, included; empty: the first one", input("to_file"))],
+    coordinates: [ofBegin("From", "FILE:POSITION of a commit boundary", input("from_coordinates", "binlog.000012:4", true)), ofBegin("To", "FILE:POSITION, not included", input("to_coordinates", "", true))],
     gtids: [field("GTID set", "publishes the shortest range with all of these transactions", input("gtids", "", true), true)],
-    times: [field("From", "UTC, or with an offset", input("from_time", "2026-01-31T12:00:00Z", true)), field("To", "not included; empty: now", input("to_time"))],
+    times: [field("From", timeHint(), timeInput("from_time", true)), field("To", "in UTC, not included; empty: now", timeInput("to_time"))],
   };
   const kind = el("select", { name: "kind" }, [["files", "Binlog files"], ["coordinates", "Coordinates"], ["gtids", "GTIDs"], ["times", "Times"]].map(([value, text]) => el("option", { value }, text)));
   const groups = Object.entries(forms).map(([name, fields]) => el("div", { class: "fields", "data-form": name }, fields));
-  const choose = () => groups.forEach((group) => { group.hidden = group.dataset.form !== kind.value; });
+  const choose = () => {
+    groups.forEach((group) => { group.hidden = group.dataset.form !== kind.value; });
+    note.hidden = !["files", "coordinates"].includes(kind.value);
+  };
   kind.addEventListener("change", choose);
   choose();
   const { input: tables, field: tablesInput } = tablesField(pipeline);
+  forms.files[0].querySelector("input").value = from.file;
+  tables.value = from.tables.join("\n");
   const suffix = el("input", { name: "suffix", value: ".replay", autocomplete: "off" });
   const archive = input("archive", "s3://bucket/binlogs");
   const message = el("div", { "aria-live": "polite" });
@@ -136,7 +146,8 @@ export function backfillDialog(path, pipeline, after) {
   const start = el("button", { class: "primary", disabled: true }, "Start the replay");
   const box = dialog(`Replay ${pipeline.name}`,
     el("p", { class: "soft" }, "Publishes a range of the binlog again. The checkpoint of the pipeline does not move."),
-    field("Range", null, kind), groups,
+    from.about ? el("p", {}, from.about) : null,
+    field("Range", null, kind), groups, note,
     el("div", { class: "fields" },
       tablesInput,
       field("Suffix of the topics", "appended to each topic's name; empty: the live topics", suffix),
@@ -148,7 +159,7 @@ export function backfillDialog(path, pipeline, after) {
     after,
     values: () => {
       const group = groups.find((one) => one.dataset.form === kind.value);
-      const range = Object.fromEntries([...group.querySelectorAll("input")].map((one) => [one.name, one.value.trim()]).filter(([, value]) => value));
+      const range = Object.fromEntries([...group.querySelectorAll("input")].map((one) => [one.name, one.type === "datetime-local" ? utcOf(one) : one.value.trim()]).filter(([, value]) => value));
       return { ...range, tables: tables.value.split(/[\s,]+/).filter(Boolean), suffix: suffix.value.trim(), ...(archive.value.trim() ? { archive: archive.value.trim() } : {}) };
     },
     show: (planned) => el("div", {},
@@ -194,6 +205,47 @@ export function snapshotDialog(path, pipeline, after) {
   });
 }
 
+// A run with limits. It has no plan: what it publishes is decided when it begins.
+export function runDialog(path, pipeline, after) {
+  const until = el("input", { name: "until", autocomplete: "off", placeholder: "binlog.000012:4077" });
+  const size = el("input", { name: "max_bytes", type: "number", min: 1 });
+  const seconds = el("input", { name: "max_seconds", type: "number", min: 1 });
+  const { choice, note } = binlogFiles(path);
+  const message = el("div", { "aria-live": "polite" });
+  const start = el("button", { class: "primary" }, "Start the run");
+  const box = dialog(`Run ${pipeline.name} until…`,
+    el("p", { class: "soft" }, "Publishes new changes from the checkpoint on, and ends at the first of these limits. Without one it ends at the head, as Run now does."),
+    el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "none yet"), "."),
+    el("div", { class: "fields" },
+      el("div", { class: "wide" }, field("Until", "FILE:POSITION of a commit boundary after the checkpoint; empty: the head", until), choice(until, "Begin of a binlog file", beginOf)),
+      field("Maximum bytes", "of binlog; the run ends at the last commit before; empty: no limit", size),
+      field("Maximum seconds", "after which no further window begins; empty: no limit", seconds)),
+    note, message, el("div", { class: "row" }, start));
+  const limits = () => ({
+    ...(until.value.trim() ? { until: until.value.trim() } : {}),
+    ...(size.value ? { max_bytes: Number(size.value) } : {}),
+    ...(seconds.value ? { max_seconds: Number(seconds.value) } : {}),
+  });
+  startAtOnce(box, message, start, `${path}/run`, limits, (done) => `Run ${done.run_id} ${done.held ? "is held until the pipeline is resumed" : "started"}`, after);
+}
+
+// Start an action without a plan when `start` is clicked.
+function startAtOnce(box, message, start, path, values, text, after) {
+  start.addEventListener("click", async () => {
+    if (!areValid(box)) return;
+    start.disabled = true;
+    try {
+      const done = await post(path, values());
+      box.close();
+      toast(text(done));
+      await after();
+    } catch (error) {
+      refuse(box, message, error);
+      start.disabled = false;
+    }
+  });
+}
+
 export function verifyDialog(path, pipeline, after) {
   const server = el("select", { name: "follower" }, el("option", { value: "" }, "the source"),
     pipeline.followers.map((follower) => el("option", { value: follower }, `follower ${follower}`)));
@@ -210,24 +262,13 @@ export function verifyDialog(path, pipeline, after) {
       field("Deep", "also checks that each record's before image equals the after image of the key's previous record", deep),
       tablesInput),
     message, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
-  start.addEventListener("click", async () => {
-    if (!areValid(box)) return;
-    start.disabled = true;
-    try {
-      const done = await post(`${path}/verify`, {
-        tables: tables.value.split(/[\s,]+/).filter(Boolean),
-        sample_percent: Number(sample.value),
-        deep: deep.checked,
-        ...(server.value ? { follower: server.value } : {}),
-      });
-      box.close();
-      toast(`Verification ${done.run_id} started`);
-      await after();
-    } catch (error) {
-      refuse(box, message, error);
-      start.disabled = false;
-    }
+  const request = () => ({
+    tables: tables.value.split(/[\s,]+/).filter(Boolean),
+    sample_percent: Number(sample.value),
+    deep: deep.checked,
+    ...(server.value ? { follower: server.value } : {}),
   });
+  startAtOnce(box, message, start, `${path}/verify`, request, (done) => `Verification ${done.run_id} started`, after);
 }
 
 export function seekDialog(path, pipeline, after, to = "") {
@@ -236,13 +277,14 @@ export function seekDialog(path, pipeline, after, to = "") {
   const choice = el("input", { type: "checkbox", name: "finish", checked: true });
   const finish = el("label", { hidden: true }, choice, "Finish unfinished windows first",
     el("small", {}, "if on, they are published and committed before the seek; if off, they are discarded, and messages of them that are in Kafka may be published again"));
+  const { choice: files, note } = binlogFiles(path);
   const message = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show what happens");
   const start = el("button", { class: "danger", disabled: true }, "Move the checkpoint");
   const box = dialog(`Seek ${pipeline.name}`,
     el("p", { class: "soft" }, "Moves the checkpoint, from which the next run continues. The seek is recorded; a seek back undoes it."),
     el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "none yet"), "."),
-    field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
+    el("div", {}, field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), files(where, "Begin of a binlog file", beginOf)), timeChoice(where), note, el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
     field("Reason", "stored in the record of the seek; the plan does not need it", why), message, finish,
     el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_seek__${pipeline.name}`), target: "_top" }, "Earlier runs in Airflow")));
   form(box, message, plan, start, {

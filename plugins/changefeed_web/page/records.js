@@ -1,8 +1,10 @@
 // The records of a pipeline's topics: the newest ones, or those of a key, an id, coordinates or a time.
 
 import { airflow, get } from "./api.js";
+import { setUtc, timeHint, timeInput, utcOf } from "./binlogs.js";
 import { tabBar } from "./detail.js";
-import { coordinates, el, hollow, loading, number, problem, table } from "./dom.js";
+import { backfillDialog } from "./dialogs.js";
+import { coordinates, el, hollow, loading, number, problem, table, toast } from "./dom.js";
 import { Outage } from "./state.js";
 
 const OPS = { c: "insert", u: "update", d: "delete", r: "read", w: "write", t: "truncate", q: "statement", s: "statement" };
@@ -29,7 +31,8 @@ function nameOf({ topic, kind, tables }) {
 }
 
 export async function records(main, alive, name) {
-  const path = `pipelines/${encodeURIComponent(name)}/records`;
+  const pipelinePath = `pipelines/${encodeURIComponent(name)}`;
+  const path = `${pipelinePath}/records`;
   const content = el("div", { class: "stack" }, loading("the topics"));
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
@@ -42,11 +45,25 @@ export async function records(main, alive, name) {
     if (alive()) content.replaceChildren(error.status === 403 ? hollow("h2", "You may not see records", error.message) : problem("The topics cannot be read", error.message));
     return;
   }
-  if (alive()) search(content, alive, path, found.topics);
+  if (alive()) search(content, alive, path, found.topics, (letter) => retry(pipelinePath, letter));
 }
 
-// The form of a search, and its result.
-function search(content, alive, path, topics) {
+const LETTERS = "Dead letters are records that Kafka refused, and changes for which a function failed. They stay in this topic until its retention deletes them. No run reads them, so nothing has to be discarded.";
+
+// Open the replay of the binlog file and the table of a dead letter.
+async function retry(path, letter) {
+  const [file] = letter.coordinates.split(/:(?=\d+$)/);
+  const tables = letter.tables.length ? `the changes of ${letter.tables.join(", ")}` : "all changes";
+  const about = `Publishes ${tables} in ${file} again, not only this record. The reason was: ${letter.reason}. Remove its cause first, or the record becomes a dead letter again. With a suffix, the changes go to topics of their own; without one, consumers of the live topics get all of them a second time.`;
+  try {
+    backfillDialog(path, await get(path), async () => {}, { file, tables: letter.tables, about });
+  } catch (error) {
+    toast(error.message, true);
+  }
+}
+
+// The form of a search, and its result. `retryLetter` is called with a dead letter.
+function search(content, alive, path, topics, retryLetter) {
   if (!topics.length) {
     content.replaceChildren(hollow("h2", "No topic yet", "The pipeline captures no table now, and has published nothing."));
     return;
@@ -54,15 +71,17 @@ function search(content, alive, path, topics) {
   const topic = el("select", { name: "topic" }, topics.map((one) => el("option", { value: one.topic }, nameOf(one))));
   const limit = el("select", { name: "limit" }, LIMITS.map((one) => el("option", { value: one }, String(one))));
   const conditions = { key: input("key", '7 or {"id":7}'), id: input("id", "SERVER_UUID/FILE:POSITION/ROW"),
-    coordinates: input("coordinates", "binlog.000012:4077"), since: input("since", "2026-01-31T12:00:00Z"), until: input("until") };
+    coordinates: input("coordinates", "binlog.000012:4077"), since: timeInput("since"), until: timeInput("until") };
   const status = el("p", { class: "soft", role: "status" });
+  const about = el("p", { class: "soft" }, LETTERS);
   const result = el("div", { class: "stack" });
   let busy = false;
   let again = false; // the conditions changed while a search was under way
 
   const read = async () => {
-    const given = Object.entries(conditions).map(([name, one]) => [name, one.value.trim()]).filter(([, value]) => value);
+    const given = Object.entries(conditions).map(([name, one]) => [name, one.type === "datetime-local" ? utcOf(one) : one.value.trim()]).filter(([, value]) => value);
     const query = new URLSearchParams([["topic", topic.value], ["limit", limit.value], ...given]);
+    about.hidden = topics.find((one) => one.topic === topic.value).kind !== "dead letters";
     result.replaceChildren(loading("records"));
     status.replaceChildren();
     try {
@@ -70,7 +89,7 @@ function search(content, alive, path, topics) {
       if (!alive() || again) return;
       status.replaceChildren(answer.exists ? outcome(answer.records.length, answer.searched, given.length > 0)
         : "The topic does not exist yet. The first run that publishes to it creates it.");
-      draw(result, answer, searchKey, searchBefore);
+      draw(result, answer, { searchKey, retryLetter }, searchBefore);
     } catch (error) {
       if (alive() && !again) result.replaceChildren(problem("The records cannot be read", error.message));
     }
@@ -91,32 +110,32 @@ function search(content, alive, path, topics) {
   };
   const searchBefore = (milliseconds) => {
     more.open = true;
-    conditions.until.value = new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
+    setUtc(conditions.until, milliseconds);
     run();
   };
   const more = el("details", {}, el("summary", {}, "More conditions"),
     el("div", { class: "fields" },
       field("Event id", "the header changefeed.id", conditions.id),
       field("Coordinates", "FILE:POSITION of the change", conditions.coordinates),
-      field("Since", "UTC, or with an offset", conditions.since),
-      field("Until", "not included", conditions.until),
+      field("Since", timeHint(), conditions.since),
+      field("Until", "in UTC, not included", conditions.until),
       field("Records", "at most, the newest ones", limit)));
   const form = el("form", { class: "card stack", "aria-label": "Search", onsubmit: (event) => { event.preventDefault(); run(); } },
     el("div", { class: "fields" }, field("Topic", "of the pipeline", topic), field("Key", "as JSON, or the value of its only column", conditions.key)),
     more,
     el("div", { class: "row" }, el("button", { class: "primary", type: "submit" }, "Show records"), el("button", { type: "reset", onclick: () => setTimeout(run) }, "Reset")));
   topic.addEventListener("change", run);
-  content.replaceChildren(form, status, result);
+  content.replaceChildren(form, about, status, result);
   run();
 }
 
-function draw(place, { records: list, searched, stale }, searchKey, searchBefore) {
+function draw(place, { records: list, searched, stale }, calls, searchBefore) {
   const outage = el("div", {});
   const servers = new Outage();
   servers.add(stale);
   servers.draw(outage);
   place.replaceChildren(outage,
-    list.length ? el("section", { class: "card records", "aria-label": "Records" }, el("h2", {}, "Records"), list.map((one) => entry(one, searchKey))) : "",
+    list.length ? el("section", { class: "card records", "aria-label": "Records" }, el("h2", {}, "Records"), list.map((one) => entry(one, calls))) : "",
     searched.stopped_by && searched.back_to_ms !== null ? el("div", { class: "row" }, el("button", { onclick: () => searchBefore(searched.back_to_ms + 1000) }, "Search further back")) : "");
 }
 
@@ -133,27 +152,27 @@ function outcome(count, searched, isFiltered) {
   return `${what}${where}. ${isFiltered ? "The search is complete" : "The topic has no more"}.`;
 }
 
-const opOf = (record) => (record.changes.length ? OPS[record.changes[0].op] || "DDL" : record.value_bytes === null ? "tombstone" : "message");
-const BADGES = { insert: "good", delete: "bad", tombstone: "bad", update: "warn" };
+const opOf = (record) => (record.reason ? "dead letter" : record.changes.length ? OPS[record.changes[0].op] || "DDL" : record.value_bytes === null ? "tombstone" : "message");
+const BADGES = { "dead letter": "bad", insert: "good", delete: "bad", tombstone: "bad", update: "warn" };
 
-function entry(record, searchKey) {
+function entry(record, calls) {
   const op = opOf(record);
   const rows = record.changes.length > 1 ? ` (${number(record.changes.length)} rows)` : "";
   const body = el("div", { class: "stack body" });
-  const details = el("details", { ontoggle: () => { if (details.open && !body.childElementCount) body.append(...parts(record, searchKey)); } },
+  const details = el("details", { ontoggle: () => { if (details.open && !body.childElementCount) body.append(...parts(record, calls)); } },
     el("summary", {}, at(record.timestamp_ms), " ", el("span", { class: `badge ${BADGES[op] || ""}` }, `${op}${rows}`), " ",
       el("code", {}, record.key === null ? "no key" : record.key), " ",
       el("span", { class: "soft" }, record.coordinates ? coordinates(record.coordinates) : "", ` partition ${record.partition}, offset ${record.offset}${record.window === null ? "" : `, window #${record.window}`}`),
-      record.reason ? el("span", { class: "reason" }, `Dead letter: ${record.reason}`) : null),
+      record.reason ? el("span", { class: "reason" }, [record.tables.join(", "), record.reason].filter(Boolean).join(": ")) : null),
     body);
   return details;
 }
 
 // The parts of an opened record: where it is, its rows, its headers and its value.
-function parts(record, searchKey) {
+function parts(record, { searchKey, retryLetter }) {
   const run = record.run ? el("a", { href: airflow(record.run.href), target: "_top" }, `run ${record.run.run_id}`) : null;
   const places = [
-    ["Topic", el("code", {}, record.topic)], ["Partition", record.partition], ["Offset", record.offset],
+    ["Topic", el("code", {}, record.topic)], record.tables.length ? ["Table", record.tables.join(", ")] : null, ["Partition", record.partition], ["Offset", record.offset],
     ["Coordinates", record.coordinates ? coordinates(record.coordinates) : "none"], record.gtid ? ["GTID", el("code", {}, record.gtid)] : null,
     ["Window", record.window === null ? "not published by a known window" : [`#${record.window} `, run]],
     record.reason ? ["Reason", record.reason] : null, record.meant_for ? ["Meant for topic", el("code", {}, record.meant_for)] : null,
@@ -161,12 +180,18 @@ function parts(record, searchKey) {
   return [
     el("dl", { class: "sample" }, places.map(([label, value]) => [el("dt", {}, label), el("dd", {}, value)].flat()).flat()),
     record.key === null || record.key === "(hidden)" ? null : el("div", { class: "row" }, el("button", { onclick: () => searchKey(record.key) }, "All records of this key")),
+    record.reason ? again(record, retryLetter) : null,
     ...record.changes.map(images),
     fold("Headers", el("dl", { class: "sample" }, record.headers.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, el("code", {}, value))]))),
     record.value_note ? el("p", { class: "soft" }, record.value_note)
       : record.value === null ? el("p", { class: "soft" }, "The value is null.") : fold("Value", el("pre", { class: "value", tabindex: "0" }, record.value), !record.changes.length),
   ].filter(Boolean);
 }
+
+// How the change of a dead letter is published again. Rows of a snapshot are in no binlog file.
+const again = (record, retryLetter) => (record.coordinates
+  ? el("div", { class: "row" }, el("button", { onclick: () => retryLetter(record) }, "Retry…"), el("span", { class: "soft" }, "Opens a replay of its binlog file and table."))
+  : el("p", { class: "soft" }, "A snapshot read this row: take a snapshot of its table to publish it again."));
 
 const fold = (title, content, open = false) => el("details", { open }, el("summary", {}, title), content);
 

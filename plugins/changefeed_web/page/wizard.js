@@ -2,6 +2,7 @@
 // edits it.
 
 import { post } from "./api.js";
+import { columnChoices } from "./columns.js";
 import { bytes, el, number, problem, table } from "./dom.js";
 import { scalarOf, wordsOf } from "./yaml.js";
 
@@ -17,6 +18,7 @@ export function wizard(field, offered, formats) {
   const [tested, answer] = [1, 2].map(() => el("div", { class: "stack", "aria-live": "polite" }));
   const picker = el("section", { class: "card", "aria-label": "Tables of the source", hidden: true });
   const state = { inputs, offered, field, tested, answer, written: field.text.value, round: 0, writing: null };
+  state.columns = columnChoices(() => connectionsOf(state), () => begin(state, false));
   const test = el("button", { onclick: () => tryServers(state, test, picker) }, "Test the connections");
   const others = el("div", { class: "fields wide" }, question("Source", "connection of the MySQL or MariaDB server", inputs.source), question("Kafka", "connection of the cluster", inputs.kafka));
   const registry = question("Schema registry", "connection of the registry", inputs.registry);
@@ -39,6 +41,7 @@ export function wizard(field, offered, formats) {
     if ([inputs.pair, inputs.source, inputs.kafka].includes(target)) {
       tested.replaceChildren(); // they are of the former connections
       picker.hidden = true;
+      state.columns.forget();
     }
     begin(state, false);
   });
@@ -75,8 +78,9 @@ function connectionsOf({ inputs, offered }) {
 
 function answersOf(state) {
   const { inputs } = state;
+  const patterns = patternsOf(inputs);
   const answers = {
-    ...connectionsOf(state), name: inputs.name.value.trim(), tables: patternsOf(inputs), format: inputs.format.value,
+    ...connectionsOf(state), ...state.columns.rules((name) => isCaptured(patterns, name)), name: inputs.name.value.trim(), tables: patterns, format: inputs.format.value,
     start: inputs.start.value, schedule: inputs.schedule.value.trim() || "none",
   };
   return inputs.format.value === "avro" && inputs.registry.value.trim() ? { ...answers, registry: inputs.registry.value.trim() } : answers;
@@ -141,12 +145,17 @@ function drawPicker(state, picker, { tables, more }) {
   picker.hidden = !tables;
   if (!tables) return;
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search tables" });
-  const list = el("div", {});
-  const draw = () => list.replaceChildren(...rowsOf(state, tables.filter((one) => nameOf(one).includes(search.value.trim())), draw));
+  const [list, columns] = [el("div", {}), el("div", {})];
+  const draw = () => {
+    const found = tables.filter((one) => nameOf(one).includes(search.value.trim()));
+    const patterns = patternsOf(state.inputs);
+    list.replaceChildren(...rowsOf(state, found, draw));
+    state.columns.draw(columns, found.filter((one) => isCaptured(patterns, nameOf(one))).slice(0, MOST));
+  };
   search.addEventListener("input", draw);
   state.inputs.tables.oninput = draw;
   picker.replaceChildren(el("div", { class: "row between" }, el("h2", {}, "Tables of the source"), search),
-    more ? el("p", { class: "notice" }, `The source has more than ${number(tables.length)} tables. Write patterns for the others.`) : "", list);
+    more ? el("p", { class: "notice" }, `The source has more than ${number(tables.length)} tables. Write patterns for the others.`) : "", list, columns);
   draw();
 }
 
@@ -177,6 +186,8 @@ function box(state, name, draw) {
   }, "data-box": name });
   return el("label", { class: "pick" }, input, el("code", {}, name));
 }
+
+const isCaptured = (patterns, name) => patterns.some((pattern) => pattern === name || captures(pattern, name));
 
 // Whether a pattern with * and ? captures the table, or all tables of a database (DATABASE.*).
 function captures(pattern, name) {

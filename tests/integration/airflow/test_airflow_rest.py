@@ -63,7 +63,7 @@ def test_a_write_is_refused_without_a_token_and_without_the_permission(
     [
         "/pipelines",
         "/pipelines/rest",
-        *(f"/pipelines/rest/{what}" for what in ("windows", "schema", "tables", "seeks")),
+        *(f"/pipelines/rest/{what}" for what in ("windows", "schema", "tables", "seeks", "binlogs")),
     ],
 )
 def test_reading_requires_a_token_only(rest: Site, path: str) -> None:
@@ -83,6 +83,9 @@ def test_pipeline_shows_its_state_and_lag(rest: Site) -> None:
         assert {"source": "mysql_shop", "kafka": "kafka_shop"} in listed["connections"]
         assert "connection: " + listed["connections"][0]["source"] in listed["template"]
         assert client.get(f"{API}/pipelines/nosuch").status_code == 404
+        newest = client.get(f"{API}/pipelines/rest/binlogs").json()["files"][0]
+        assert newest["name"] == rest.mysql.head().partition(":")[0]
+        assert abs(newest["begun_seconds"] - time.time()) < 86_400
 
 
 @pytest.mark.extended
@@ -111,12 +114,18 @@ def test_servers_of_a_new_pipeline_are_tested_and_its_tables_listed(rest: Site) 
         pair = {"source": "mysql_shop", "kafka": "kafka_shop"}
         tested = client.post(f"{API}/new-pipeline/servers", json=pair).json()
         refused = client.post(f"{API}/new-pipeline/servers", json={**pair, "kafka": "mysql_shop"})
+        its = {**pair, "database": "rest", "table": "t"}
+        columns = client.post(f"{API}/new-pipeline/columns", json=its).json()
+        missing = client.post(f"{API}/new-pipeline/columns", json={**its, "table": "nosuch"}).json()
         written = client.post(f"{API}/new-pipeline/yaml", json={**pair, "name": "made", "tables": ["rest.*"]}).json()
         assert client.post(f"{API}/pipelines/check", json={"yaml": written["yaml"]}).status_code == 200
         assert "anyOf" in client.get(f"{API}/settings-schema").text
     assert (tested["source"]["problem"], tested["kafka"]["problem"]) == (None, None)
     (table,) = [one for one in tested["source"]["tables"] if one["database"] == "rest"]
     assert (table["table"], table["key"], table["warnings"]) == ("t", ["id"], [])
+    column = {"name": "id", "type": "int", "in_key": True, "is_text": False}
+    assert columns == {"problem": None, "columns": [column]}
+    assert "found rest.nosuch, which it does not have" in missing["problem"]
     assert (refused.status_code, "may not be used together" in refused.text) == (422, True)
 
 

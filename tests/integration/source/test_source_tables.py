@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from changefeed.errors import SettingsError
 from changefeed.model.connection import MysqlConnection
-from changefeed.operations.source_tables import source_tables
+from changefeed.operations.source_tables import SourceColumn, source_columns, source_tables
 from changefeed.source.mysql.session import Session
 from devstack.sql_server import SqlServer
 
@@ -16,7 +17,7 @@ def test_tables_have_size_key_and_warnings(kind: str, request: pytest.FixtureReq
     server: SqlServer = request.getfixturevalue(kind)
     server.execute(
         f"CREATE DATABASE {unique_name}",
-        f"CREATE TABLE {unique_name}.keyed (a INT, b INT, PRIMARY KEY (b, a))",
+        f"CREATE TABLE {unique_name}.keyed (a INT, b INT, c VARCHAR(9), PRIMARY KEY (b, a))",
         f"CREATE TABLE {unique_name}.keyless (a INT)",
         f"CREATE TABLE {unique_name}.old (a INT) ENGINE = MyISAM",
         f"CREATE VIEW {unique_name}.seen AS SELECT 1",
@@ -25,6 +26,14 @@ def test_tables_have_size_key_and_warnings(kind: str, request: pytest.FixtureReq
         with Session(MysqlConnection.from_uri(server.root_url)) as session:
             tables, more = source_tables(session)
             first, is_cut = source_tables(session, most=1)
+            columns = source_columns(session, unique_name, "keyed")
+            for missing in ((unique_name, "seen"), (unique_name, "nosuch"), ("mysql", "user")):
+                with pytest.raises(SettingsError, match="which it does not have"):
+                    source_columns(session, *missing)
+        assert [(each.name, each.in_key, each.is_text) for each in columns] == [
+            ("a", True, False), ("b", True, False), ("c", False, True),
+        ]  # fmt: skip
+        assert columns[2] == SourceColumn("c", "varchar(9)", in_key=False, is_text=True)
         own = {each.table: each for each in tables if each.database == unique_name}
         assert (more, len(first), is_cut) == (False, 1, True)
         assert list(own) == ["keyed", "keyless", "old"]

@@ -47,6 +47,13 @@ def test_yaml_of_a_new_pipeline_has_its_settings(word: str) -> None:
     assert NewPipeline(store="kafka").pipeline().checkpoint.store == "kafka"
 
 
+def test_yaml_of_a_new_pipeline_hides_columns() -> None:
+    mask = {"a.b.c": {"text": None}, "a.b.*": {"text": "no"}, "x.y.z": {"hmac_sha256": {"connection": "key"}}}
+    columns = NewPipeline(exclude=("a.b.d", 'a."b.e'), mask=mask).pipeline().columns
+    assert columns.exclude == ["a.b.d", 'a."b.e']
+    assert {name: one.model_dump(exclude_unset=True) for name, one in columns.mask.items()} == mask
+
+
 def test_init_with_options_writes_a_pipeline_and_no_file_twice(folder: Path) -> None:
     code, out, _ = _init(*_ANSWERS, "--no-check", "--schedule", "@hourly", "--start", "latest")
     assert code == 0

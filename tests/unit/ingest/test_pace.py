@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from changefeed.errors import SourceUnavailableError
-from changefeed.ingest.continuous import MOST_PAUSE_SECONDS, Pace
+from changefeed.errors import SourceUnavailableError, SparkFailedError
+from changefeed.ingest.continuous import MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, Pace
 
 ERROR = SourceUnavailableError("the server is away")
 
@@ -46,7 +46,7 @@ def test_a_run_is_over_after_its_time_also_while_it_waits(clock: Clock) -> None:
     pace = Pace(600.0, 10.0)
     pace.begin()
     assert not pace.is_over
-    pace.begin()
+    assert not pace.begin(), "no window begins at the end"
     assert clock.slept == [10.0]
     assert pace.is_over
 
@@ -68,3 +68,18 @@ def test_an_error_ends_the_run_if_no_time_is_left_for_another_attempt(clock: Clo
     with pytest.raises(SourceUnavailableError, match="the server is away"):
         pace.fail(ERROR)
     assert clock.slept == [1, 2]
+
+
+def test_errors_in_sequence_end_a_run_after_some_minutes_however_long_it_is(clock: Clock) -> None:
+    pace, began = Pace(0.0, 3600.0), clock.now
+    for _ in range(13):
+        pace.fail(ERROR)
+    with pytest.raises(SourceUnavailableError, match="the server is away"):
+        pace.fail(ERROR)
+    assert MOST_FAILING_SECONDS - MOST_PAUSE_SECONDS <= clock.now - began <= MOST_FAILING_SECONDS
+
+
+def test_an_error_of_spark_ends_a_run_at_once_because_a_new_session_may_not_have_it(clock: Clock) -> None:
+    with pytest.raises(SparkFailedError):
+        Pace(0.0, 3600.0).fail(SparkFailedError("no executor"))
+    assert clock.slept == []

@@ -274,13 +274,15 @@ def test_topic_that_no_setting_names_shows_only_records_of_windows(monkeypatch: 
 def test_records_of_others_in_a_topic_that_settings_name_are_not_the_pipelines() -> None:
     pipeline, windows = shop(), RecordWindows.of([manifest(1, 4, 900, ("shop.orders", 0, 5, 9))])
     owner = _Owner(pipeline, frozenset({SERVER}), windows)
-    assert owner.has_published(record(offset=5, at=4))
-    assert not owner.has_published(record(offset=4, at=4)), "before the window's offsets"
-    assert not owner.has_published(record(offset=5, at=900)), "of another window's coordinates"
-    assert owner.has_published(_read(f"{SERVER}/shop.orders#3:7/0"))
-    assert not owner.has_published(_read(f"{SERVER}/payroll.salaries#3:7/0")), "a table that it does not capture"
-    assert not owner.has_published(_read("other/shop.orders#3:7/0")), "another server's table of that name"
-    assert not owner.has_published(_read("no id"))
+    assert owner.has_published(record(offset=5, at=4), ())
+    assert not owner.has_published(record(offset=4, at=4), ()), "before the window's offsets"
+    assert not owner.has_published(record(offset=5, at=900), ()), "of another window's coordinates"
+    assert owner.has_published(_read(f"{SERVER}/shop.orders#3:7/0"), ())
+    assert not owner.has_published(_read(f"{SERVER}/payroll.salaries#3:7/0"), ()), "a table that it does not capture"
+    assert not owner.has_published(_read("other/shop.orders#3:7/0"), ()), "another server's table of that name"
+    assert not owner.has_published(_read("no id"), ())
+    assert owner.has_published(record(offset=5, at=4), {"shop.orders"})
+    assert not owner.has_published(record(offset=5, at=4), {"payroll.salaries"}), "written during the window"
 
 
 @pytest.mark.parametrize(

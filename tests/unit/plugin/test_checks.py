@@ -261,6 +261,16 @@ def test_new_pipelines_yaml_is_that_of_init_with_its_mistake(rights: set[tuple[s
     written = editing.write_yaml(editing.Answers(**answers), "ulf")
     new = NewPipeline("shop", "m", "k", ("shop.*",))
     assert written == {"yaml": new.yaml(), "problem": None}
+    hidden = {"exclude": ["shop.customers.card"], "mask": {"shop.customers.iban": {"characters": 2}}}
+    written = editing.write_yaml(editing.Answers(**answers, **hidden), "ulf")
+    assert written["problem"] is None
+    assert """columns:  # DATABASE.TABLE.COLUMN, with * and ?
+  exclude: ["shop.customers.card"]
+  mask:
+    "shop.customers.iban": {characters: 2}
+""" in written["yaml"]
+    wrong = editing.write_yaml(editing.Answers(**answers, mask={"shop.t.c": {"sha256": "salt"}}), "ulf")
+    assert "expected {connection: ITS_ID}" in wrong["problem"]
     wrong = editing.write_yaml(editing.Answers(**answers, format="avro", schedule=NO_SCHEDULE), "ulf")
     assert "schedule: null" in wrong["yaml"]
     assert "needs a schema registry" in wrong["problem"]

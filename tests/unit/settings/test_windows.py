@@ -9,6 +9,7 @@ from changefeed.settings.file import parse_pipeline
 from changefeed.settings.message_rules import message_rules
 from changefeed.settings.section import duration_seconds
 
+FOR_FOLLOWERS = "values: {decimal: string, temporal: iso, documents: text}\n"
 YAML = "name: shop\nsource: {connection: mysql}\nkafka: {connection: kafka}\n"
 
 
@@ -31,8 +32,8 @@ def test_any_other_text_is_refused_with_an_example(text: str) -> None:
         ("{every: 1}", "string"),
         ("{every: 1d}", "expected a time such as"),
         ("{every: 11m}", "at most 10m"),
-        ("{run_for: 9s}", "10s to 24h"),
-        ("{run_for: 25h}", "10s to 24h"),
+        ("{run_for: 9s}", "10s to 1h"),
+        ("{run_for: 61m}", "10s to 1h"),
         ("{max_seconds: 1}", "max_seconds"),
     ],
 )
@@ -48,3 +49,18 @@ def test_the_setting_shapes_no_message() -> None:
     assert continuous.windows is not None
     assert (continuous.windows.every_seconds, continuous.windows.run_seconds) == (0, 3600)
     assert message_rules(plain) == message_rules(continuous)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (
+            "values: {decimal: string, temporal: iso, documents: text}\nfollowers: [{connection: mysql_copy}]",
+            "`windows` and `followers` may not",
+        ),
+        ("spark: {master: yarn, deploy_mode: cluster, deferrable: true}", "`windows` and `spark.deferrable` may not"),
+    ],
+)
+def test_what_needs_windows_of_minutes_is_refused_beside_it(other: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        parse_pipeline(f"{YAML}windows: {{}}\n{other}\n", "shop.yaml")

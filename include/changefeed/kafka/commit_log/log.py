@@ -17,6 +17,7 @@ from changefeed.kafka.commit_log.records import (
     BegunRecord,
     ClaimRecord,
     Foreign,
+    LatestEntries,
     LogEntry,
     LogRecord,
     Note,
@@ -28,6 +29,7 @@ from changefeed.kafka.commit_log.records import (
     latest_records,
 )
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.log_memory import LogMemory, log_memory
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.record_writer import RecordWriter
@@ -224,13 +226,17 @@ class CommitLog:
     def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
         """The latest record of each key, of all identities, without forgotten records, in the order of the log."""
         purpose = f"to read the commit log of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], purpose, of_a_log=True) as reader:
-            records = reader.to_end(timeout_seconds=self.wait_seconds, open_seconds=open_seconds)
-            foreign: list[Foreign] = []
-            entries = latest_entries(records, self.connection.log_keys, foreign)
-        if foreign:
+
+        def read(memory: LogMemory[LatestEntries]) -> None:
+            partitions = [(self.topic, 0)]
+            with partition_reader(self.connection, partitions, purpose, start=memory.start, of_a_log=True) as reader:
+                records = reader.to_end(timeout_seconds=self.wait_seconds, open_seconds=open_seconds)
+                memory.state.add(latest_records(memory.after_last(records)), self.connection.log_keys)
+
+        latest = log_memory(self.connection, self.topic, "entries", LatestEntries).read(read)
+        if foreign := list(latest.foreign.values()):
             _warn_of_foreign(self.topic, len(foreign), str(foreign[0]))
-        return entries
+        return list(latest.entries.values())
 
     def foreign(self) -> list[Foreign]:
         """Records that the pipeline did not write; all other methods ignore them. Raises what `read` raises."""

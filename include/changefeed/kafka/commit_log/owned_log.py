@@ -25,6 +25,8 @@ from changefeed.model.seek import SeekRecord
 
 KEPT_SEALS, KEPT_SEAL_BYTES = 100, 8 << 20
 """The maximum number of seals in the log, and their maximum total size in bytes."""
+KEPT_CONTINUOUS_SEALS = 2000
+"""The maximum number with continuous runs: half an hour of a window a second."""
 
 
 @dataclass(frozen=True)

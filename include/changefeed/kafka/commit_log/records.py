@@ -522,30 +522,6 @@ def latest_records(records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
     return list(latest.values())
 
 
-def latest_entries(
-    records: Iterable[KafkaRecord], keys: LogKeys = NO_KEYS, foreign: list[Foreign] | None = None
-) -> list[LogEntry]:
-    """The last of ``records`` with each key, without tombstones, in the order of the log.
-
-    With ``keys`` of the pipeline, records that it did not sign are left out and added to ``foreign``, as are records
-    with keys of another form. Raises CheckpointError if such a record replaced a record that the progress depends on.
-    """
-    entries, others = [], []
-    for record in latest_records(records):
-        entry = LogEntry.of(record)
-        if entry is None:
-            others.append(Foreign(record, "its key is none of changefeed's"))
-        elif fault := keys.fault(record):
-            if not entry.is_forgettable:
-                raise _forged_error(record, fault)
-            others.append(Foreign(record, fault))
-        elif not entry.is_tombstone:
-            entries.append(entry)
-    if foreign is not None:
-        foreign += others
-    return entries
-
-
 @dataclass(frozen=True)
 class Foreign:
     """A record of the log's topic that the pipeline did not write; ``fault`` is the reason."""
@@ -555,6 +531,44 @@ class Foreign:
 
     def __str__(self) -> str:
         return f"{(self.record.key or b'')[:100]!r} at offset {self.record.offset} ({self.fault})"
+
+
+def latest_entries(
+    records: Iterable[KafkaRecord], keys: LogKeys = NO_KEYS, foreign: list[Foreign] | None = None
+) -> list[LogEntry]:
+    """The last of ``records`` with each key, without tombstones, in the order of the log.
+
+    With ``keys`` of the pipeline, records that it did not sign are left out and added to ``foreign``, as are records
+    with keys of another form. Raises CheckpointError if such a record replaced a record that the progress depends on.
+    """
+    latest = LatestEntries()
+    latest.add(latest_records(records), keys)
+    if foreign is not None:
+        foreign += latest.foreign.values()
+    return list(latest.entries.values())
+
+
+@dataclass
+class LatestEntries:
+    """The last record of each key, without tombstones, in the order of the log, and of the ``foreign`` ones apart."""
+
+    entries: dict[bytes | None, LogEntry] = field(default_factory=dict)
+    foreign: dict[bytes | None, Foreign] = field(default_factory=dict)
+
+    def add(self, records: Iterable[KafkaRecord], keys: LogKeys) -> None:
+        """Add later ``records``, one of each key. Raises what `latest_entries` raises."""
+        for record in records:
+            self.entries.pop(record.key, None)
+            self.foreign.pop(record.key, None)
+            entry = LogEntry.of(record)
+            if entry is None:
+                self.foreign[record.key] = Foreign(record, "its key is none of changefeed's")
+            elif fault := keys.fault(record):
+                if not entry.is_forgettable:
+                    raise _forged_error(record, fault)
+                self.foreign[record.key] = Foreign(record, fault)
+            elif not entry.is_tombstone:
+                self.entries[record.key] = entry
 
 
 def _forged_error(record: KafkaRecord, fault: str) -> CheckpointError:
