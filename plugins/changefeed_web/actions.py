@@ -1,14 +1,18 @@
-"""REST routes that act on a pipeline: each starts a DAG run, or pauses or resumes something."""
+"""REST routes that act on a pipeline: each starts or ends a DAG run, or pauses or resumes something."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from airflow.api.common.trigger_dag import trigger_dag
+from airflow.api_fastapi.core_api.datamodels.dag_run import DagRunMutableStates
+from airflow.api_fastapi.core_api.services.public.dag_run import patch_dag_run_state
 from airflow.exceptions import DagNotFound, ParamValidationError
 from airflow.models.dag import DagModel
+from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Path
 from sqlalchemy import select
 
 from changefeed.airflow.backfill_dag import backfill_dag_id
@@ -29,7 +33,7 @@ from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.settings.site import site_archive
 from changefeed_web import position, readings, slots
 from changefeed_web.access import GetUserDep, require_permission, write_audit_log
-from changefeed_web.dag_state import dag_state, known_dags
+from changefeed_web.dag_state import UNFINISHED_STATES, dag_state, known_dags
 from changefeed_web.loading import missing_dag
 from changefeed_web.pipelines import pipeline_of
 
@@ -90,6 +94,24 @@ def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str,
     dag_id = ingest_dag_id(name)
     started = _trigger_run(user, "run", name, dag_id, (body or RunBounds()).model_dump(exclude_none=True))
     return {**started, "held": bool(dag_state(dag_id)["paused"])}
+
+
+RunId = Annotated[str, Path(description="Id of a run of the ingest DAG.")]
+
+
+@router.post("/pipelines/{name}/runs/{run_id}/cancel")
+def cancel(name: str, run_id: RunId, user: GetUserDep) -> dict[str, Any]:
+    """End a run of the ingest DAG that is under way or held, as *mark failed* of Airflow does.
+
+    Its job ends within seconds. Windows that it has sealed stay published, and the next run publishes the rest.
+    Answers 409 if the run has already ended.
+    """
+    require_permission(user, "POST", name, run=True)
+    pipeline_of(name)
+    _mark_failed(ingest_dag_id(name), run_id)
+    readings.expire(name)
+    write_audit_log(user, "cancel", name, run_id=run_id)
+    return {"name": name, "run_id": run_id, "state": "failed"}
 
 
 @router.post("/pipelines/{name}/seek/plan", dependencies=[Depends(slots.plan)])
@@ -262,6 +284,24 @@ def _set_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
         model.is_paused = paused
     write_audit_log(user, "pause" if paused else "resume", name)
     return {"name": name, "paused": paused}
+
+
+def _mark_failed(dag_id: str, run_id: str) -> None:
+    """Do what Airflow does on *mark failed*. Answers 404 if there is no such run, and 409 if it has ended."""
+    with create_session() as session:
+        run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id).with_for_update())
+        if run is None:
+            raise HTTPException(404, f"expected a run of DAG {dag_id}, found none with the id {run_id!r}")
+        if run.state not in UNFINISHED_STATES:
+            raise HTTPException(
+                409, f"expected an unfinished run, found {run_id} in state {run.state}. Nothing was changed"
+            )
+        dag = DBDagBag().get_dag_for_run(run, session)
+        if dag is None:
+            raise HTTPException(
+                409, f"Airflow no longer has DAG {dag_id} as of run {run_id}. Nothing was changed. Delete the run there"
+            )
+        patch_dag_run_state(dag=dag, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
 
 
 def _set_snapshot_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any]:

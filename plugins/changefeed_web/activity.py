@@ -105,12 +105,8 @@ def snapshot_events(snapshots: Iterable[Mapping[str, Any]]) -> list[Event]:
 
 
 def failure_events(runs: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str]) -> list[Event]:
-    """An event for each failed run. ``runs`` are those of `dag_state.runs` with ``end_ms``."""
-    return [
-        Event(run["end_ms"], "failure", f"run {outcomes.get(run['run_id'], 'failed')}", "runs")
-        for run in runs
-        if run["state"] == "failed" and run["end_ms"] is not None
-    ]
+    """An event for each of ``runs``, those of `dag_state.failed_runs`."""
+    return [Event(run["end_ms"], "failure", f"run {outcomes.get(run['run_id'], 'failed')}", "runs") for run in runs]
 
 
 def ddl_events(statements: Iterable[Ddl], windows: Sequence[SealedWindow]) -> list[Event]:

@@ -16,6 +16,9 @@ from sqlalchemy.orm import selectinload
 
 from changefeed.airflow.ingest_dag import ACTIVE_STATES, INGEST_TASK, PLAN_TASK
 
+UNFINISHED_STATES = ("running", "queued")
+"""States of runs that have not ended."""
+
 
 def dag_state(dag_id: str) -> dict[str, Any]:
     """The state of a DAG. ``known`` is False until the DAG processor has parsed its file, which it last did at
@@ -64,7 +67,7 @@ def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, DagRun]:
 def _unfinished_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     unfinished = select(DagRun.dag_id, DagRun.run_id).where(
-        DagRun.dag_id.in_(dag_ids), DagRun.state.in_(("running", "queued"))
+        DagRun.dag_id.in_(dag_ids), DagRun.state.in_(UNFINISHED_STATES)
     )
     for dag_id, run_id in session.execute(unfinished.order_by(DagRun.id)):
         found.setdefault(dag_id, []).append(run_id)
@@ -124,7 +127,7 @@ def failed_runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
             .order_by(DagRun.run_after.desc())
             .limit(limit)
         )
-        return [{**_run(run), "end_ms": run.end_date and int(run.end_date.timestamp() * 1000)} for run in failed]
+        return [{**_run(run), "end_ms": int(run.end_date.timestamp() * 1000)} for run in failed if run.end_date]
 
 
 def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
@@ -276,11 +279,32 @@ _NO_ERROR = "the task failed without an error in its log: it was killed, or did 
 _MAY_COME_LATER = (_UNREADABLE, _NO_ERROR)
 
 
+def running_log(dag_id: str, run_id: str, task_id: str) -> list[str]:
+    """The lines so far of the log of a running task; none if the task does not run, or its log cannot be read."""
+    with create_session() as session:
+        instance = session.scalar(
+            select(TaskInstance)
+            .options(selectinload(TaskInstance.dag_run))
+            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == task_id)
+            .where(TaskInstance.state == "running")
+        )
+        if instance is None:
+            return []
+        try:
+            return [str(getattr(line, "event", "")) for line in _read_log(instance, instance.try_number)]
+        except Exception:  # of any log handler: the rest of the run's state can be shown without it
+            return []
+
+
+def _read_log(instance: TaskInstance, attempt: int) -> Iterable[Any]:
+    lines, _ = TaskLogReader().read_log_chunks(instance, attempt, {"end_of_log": False})
+    return lines
+
+
 def _errors_in_log(instance: Any, attempt: int) -> str:
     try:
-        lines, _ = TaskLogReader().read_log_chunks(instance, attempt, {"end_of_log": False})
         texts = []
-        for line in lines:
+        for line in _read_log(instance, attempt):
             event = str(getattr(line, "event", ""))
             values = line.model_dump()
             if event.startswith("ERROR ") or values.get("level") in ("error", "critical"):

@@ -34,6 +34,7 @@ EXAMPLES: Mapping[str, Any] = {
     "name": "shop",
     "registry": "schema_registry",
     "rows_per_second": 5_000,
+    "run_id": "manual__2026-01-31T12:00:00+00:00",
     "sample_percent": 10,
     "schedule": "*/5 * * * *",
     "since": "2026-01-31T12:00:00Z",
@@ -67,7 +68,7 @@ def add_examples(schema: dict[str, Any]) -> dict[str, Any]:
     """``schema``, an OpenAPI document, with an example of each parameter and field, and what ``name`` of a path is."""
     for operation in _operations(schema):
         for parameter in operation.get("parameters", ()):
-            if parameter["in"] == "path":
+            if parameter["in"] == "path" and parameter["name"] == "name":
                 parameter["description"] = "Name of the pipeline."
             name = parameter["name"].lower()
             is_list = parameter["schema"].get("type") == "array"

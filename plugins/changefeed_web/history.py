@@ -19,7 +19,7 @@ from changefeed.errors import ChangefeedError
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.verify import WAIT_SECONDS
 from changefeed_web import position, slots
-from changefeed_web.access import GetUserDep, has_permission, require_permission
+from changefeed_web.access import GetUserDep, has_permission, may_read_logs, require_permission
 from changefeed_web.activity import (
     Ddl,
     SealedWindow,
@@ -30,7 +30,8 @@ from changefeed_web.activity import (
     snapshot_events,
     window_events,
 )
-from changefeed_web.dag_state import dag_state, failed_runs, outcomes, planned_windows, runs, runs_at
+from changefeed_web.dag_state import UNFINISHED_STATES, dag_state, failed_runs, outcomes, planned_windows, runs, runs_at
+from changefeed_web.live_run import live_progress
 from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
 
@@ -99,25 +100,32 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     """The last runs of the ingest DAG, latest first, failed and empty ones too.
 
     ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
-    ``rows`` their rows. ``planned`` is the number of windows that it froze; null if Airflow does not have it any more.
+    ``rows`` their rows. ``planned`` is the number of windows that the task `plan` froze; null if it froze none, or
+    Airflow does not have it any more.
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
+
+    ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
+    in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: its tasks that are
+    ``done``, as to decode a slice each, messages, rate and time left; null until then, and if you may not read the log.
     """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True)
     pipeline, dag_id, stale = pipeline_of(name), ingest_dag_id(name), Staleness()
+    logs = may_read_logs(user, dag_id)
     latest = runs(dag_id, limit)
     run_ids = [run["run_id"] for run in latest]
     said, planned = outcomes(dag_id, run_ids), planned_windows(dag_id, run_ids)
     sealed = _by_run(dag_id, position.manifests(pipeline, MANIFESTS, stale))
     shown = []
     for run in latest:
-        own, plan = sealed[run["run_id"]], planned.get(run["run_id"])
+        own, plan, under_way = sealed[run["run_id"]], planned.get(run["run_id"]), run["state"] in UNFINISHED_STATES
         rows = sum(count for manifest in own for ops in manifest["rows"].values() for count in ops.values())
         progress = {
             "windows": sorted(manifest["window"]["number"] for manifest in own),
             "rows": rows,
             "planned": len(plan) if plan else None,
-            "seconds_left": _seconds_left(own, plan) if run["state"] == "running" else None,
+            "seconds_left": _seconds_left(own, plan) if under_way else None,
+            "live": live_progress(pipeline, run["run_id"], plan, stale, logs=logs) if under_way else None,
         }
         shown.append({**run, "outcome": said[run["run_id"]], **progress})
     return {"runs": shown, "stale": stale.to_json()}

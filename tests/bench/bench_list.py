@@ -18,8 +18,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -27,9 +27,10 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 PROJECT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent)]
+sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent), str(PROJECT / "tests")]
 
-from process_use import TICKS, family  # noqa: E402 - after the path
+from chromium import chromium  # noqa: E402 - after the path
+from process_use import TICKS, family  # noqa: E402
 
 from changefeed.kafka.commit_log.records import SealRecord  # noqa: E402
 from changefeed.kafka.connection import KafkaConnection  # noqa: E402
@@ -41,7 +42,6 @@ from changefeed.model.manifest import Manifest  # noqa: E402
 from changefeed.model.topic_name import commit_log_topic  # noqa: E402
 from changefeed.model.window import Window  # noqa: E402
 from devstack.airflow import USER, AirflowServer  # noqa: E402
-from devstack.chromium import fetch_chromium  # noqa: E402
 from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
@@ -142,28 +142,6 @@ def wait_for(condition: Callable[[], bool], what: str) -> float:
     return time.monotonic() - began
 
 
-@contextmanager
-def chromium(bench: Bench) -> Iterator[webdriver.Chrome]:
-    """A logged-in browser."""
-    software = fetch_chromium(Home.default())
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(software.browser)
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    env = {**os.environ, **({"LD_LIBRARY_PATH": software.libraries} if software.libraries else {})}
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(software.driver), env=env))
-    try:
-        browser.get(f"{bench.airflow.url}/auth/login")
-        wait_for(lambda: bool(browser.find_elements(By.NAME, "username")), "the login page")
-        browser.find_element(By.NAME, "username").send_keys(USER)
-        browser.find_element(By.NAME, "password").send_keys(bench.airflow.password)
-        browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
-        wait_for(lambda: browser.get_cookie("_token") is not None, "a login")
-        yield browser
-    finally:
-        browser.quit()
-
-
 def measure_answer(bench: Bench, client: httpx.Client) -> None:
     """Print time and size of the list without live values."""
     seconds, size = [], 0
@@ -242,7 +220,7 @@ def measure(pipelines: int, project: Path, *, without_dags: bool) -> None:
             bench.store_checkpoints(client)
             measure_answer(bench, client)
         print(f"a minute without a page        {measure_cpu(bench):.1f} s of CPU", flush=True)
-        with chromium(bench) as browser:
+        with chromium(bench.airflow.url, USER, bench.airflow.password) as browser:
             measure_page(bench, browser)
 
 

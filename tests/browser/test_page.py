@@ -5,19 +5,19 @@ Screenshots are stored in `.devstack/screenshots`.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import kafka
 import pytest
 from airflow_site import Site, wait_until
 from axe_core_python.selenium import Axe
+from chromium import chromium
 from integration.kafka_pipeline import committed
 from kafka.admin import ConfigResource, ConfigResourceType
 from selenium import webdriver
@@ -26,7 +26,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from devstack.chromium import fetch_chromium
 from devstack.home import Home
 
 pytestmark = pytest.mark.timeout(1200)
@@ -126,25 +125,8 @@ def database(airflow_site: Site) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def page(airflow_site: Site, database: str) -> Iterator[Page]:
     assert database
-    software = fetch_chromium(Home.default())
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(software.browser)
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    env = {**os.environ, **({"LD_LIBRARY_PATH": software.libraries} if software.libraries else {})}
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(software.driver), env=env))
-    browser.set_script_timeout(WAIT)
-    browser.set_page_load_timeout(WAIT)
-    try:
-        browser.get(f"{airflow_site.airflow.url}/auth/login")
-        page = Page(browser, airflow_site)
-        page.find("input[name=username]").send_keys("ada")
-        page.find("input[name=password]").send_keys("adaada")
-        page.click("button[type=submit]")
-        wait_until(lambda: browser.get_cookie("_token") is not None, "the browser is logged in", WAIT)
-        yield page
-    finally:
-        browser.quit()
+    with chromium(airflow_site.airflow.url, "ada", "adaada") as browser:
+        yield Page(browser, airflow_site)
 
 
 def position(page: Page) -> dict[str, Any]:
@@ -220,9 +202,17 @@ def test_list_shows_lag_and_refused_pipelines(page: Page) -> None:
     width(page, 1280)
 
 
+FOCUS_ROW = """
+const link = document.querySelector(`[data-pipeline=${arguments[0]}] a`);
+link.focus();
+window.badgeBefore = link.closest("[data-pipeline]").querySelector(".badge");
+"""
+
+
 @pytest.mark.extended
 def test_table_of_many_pipelines_is_filtered_by_state_and_words(page: Page) -> None:
-    """Rows have the rows of the last hour, and are read again by one request for all of them."""
+    """Rows have the rows of the last hour, and are read again by one request for all of them. The focus stays in its
+    row, and pipelines that are created or deleted meanwhile come and go."""
     site, more = page.site, [f"listed{number}" for number in range(5)]
     for name in more:
         site.write_pipeline(name, "page")
@@ -237,6 +227,11 @@ def test_table_of_many_pipelines_is_filtered_by_state_and_words(page: Page) -> N
             assert page.faults() == []
         width(page, 1280)
         theme(page, "light")
+        site.write_pipeline("listedlater", "page")
+        page.browser.execute_script(FOCUS_ROW, "listed0")
+        refreshed = "return !window.badgeBefore.isConnected && document.activeElement.textContent"
+        wait_until(lambda: page.browser.execute_script(refreshed), "the row is read again", WAIT)
+        assert page.browser.execute_script(refreshed) == "listed0", "the focus is lost"
 
         def shown() -> list[str | None]:
             rows = page.browser.find_elements(By.CSS_SELECTOR, "tbody tr:not([hidden])")
@@ -251,11 +246,16 @@ def test_table_of_many_pipelines_is_filtered_by_state_and_words(page: Page) -> N
         page.find("input[type=search]").send_keys("listed3")
         assert shown() == ["listed3"]
         page.shot("table-filtered")
+        page.click(".states button", "all")
+        page.find("input[type=search]").send_keys(*[Keys.BACKSPACE] * len("listed3"))
+        page.find("tr[data-pipeline=listedlater]")
+        (site.pipelines / "listedlater.yaml").unlink()
+        wait_until(lambda: "listedlater" not in shown(), "the deleted pipeline is gone", WAIT)
         urls = page.browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
         assert [url for url in urls if "/api/pipelines/" in url] == []
     finally:
-        for name in more:
-            (site.pipelines / f"{name}.yaml").unlink()
+        for name in (*more, "listedlater"):
+            (site.pipelines / f"{name}.yaml").unlink(missing_ok=True)
 
 
 @pytest.mark.extended
@@ -839,6 +839,52 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
     wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, "nothing is wider than the page"
     assert page.faults() == []
+
+
+@pytest.mark.extended
+def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
+    """It reads 4 MB at 100 kB/s, because a job logs its progress every ten seconds. The next run publishes the rest."""
+    dag, site = "changefeed_ingest__page", page.site
+    file = site.pipelines / "page.yaml"
+    text = file.read_text()
+    file.write_text(text.replace("source:\n", "source:\n  max_bytes_per_second: 100000\n"))
+    site.mysql.execute(
+        "CREATE TABLE page.large (id INT PRIMARY KEY, text LONGTEXT)",
+        "INSERT INTO page.large VALUES (0, 'a')",
+        "FLUSH BINARY LOGS",
+        *(f"INSERT INTO page.large VALUES ({number}, REPEAT('x', 800000))" for number in range(1, 6)),
+    )
+    run_id = site.trigger(dag)
+    page.open("pipelines/page/runs")
+    page.find("article.run .badge", "is at task ingest")
+    cancel = page.find("article.run button", "Cancel")
+    page.browser.execute_script("arguments[0].focus()", cancel)
+    page.find("article.run dl", "Decoding tasks done\n0 of 1")
+    page.find("article.run dl", "Windows sealed\n0 of 1")
+    assert page.browser.switch_to.active_element == cancel
+    log = page.find("article.run a").get_attribute("href") or ""
+    assert unquote(log).endswith(f"/dags/{dag}/runs/{run_id}/tasks/ingest")
+    for scheme, pixels in product(("light", "dark"), (1280, 390)):
+        theme(page, scheme)
+        width(page, pixels)
+        page.shot(f"run-under-way-{pixels}-{scheme}")
+        assert page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        assert page.faults() == []
+    cancel.click()
+    page.find("dialog li", "The next run goes on with the rest")
+    page.shot("cancel-390-dark")
+    width(page, 1280)
+    theme(page, "light")
+    page.shot("cancel")
+    assert page.faults() == []
+    page.click("dialog button", "Cancel the run")
+    page.find("#toasts", f"Run {run_id} cancelled")
+    page.find("section[aria-label=Runs] tr", "failed in task ingest")
+    wait_until(lambda: not page.browser.find_elements(By.CSS_SELECTOR, "article.run"), "no run is under way", WAIT)
+    file.write_text(text)
+    assert site.run(dag)[""] == "success"
+    assert len(committed(site.kafka.bootstrap, "page.large")) == 6
+    site.mysql.execute("DROP TABLE page.large")
 
 
 @pytest.mark.extended

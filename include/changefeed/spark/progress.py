@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from changefeed.spark.progress_line import Progress, is_shown, progress_line
+from changefeed.spark.progress_line import LOG_EVERY_SECONDS, Progress, is_shown, log_text, progress_line
 from changefeed.spark.target import SparkTarget, Tasks
 
 _log = logging.getLogger(__name__)
-LINE_EVERY_SECONDS = 10.0
 
 
 class MessageCount:
@@ -30,9 +29,6 @@ class MessageCount:
         """The messages so far; None if they are not counted."""
         return None if self._sum is None else self._sum.value
 
-    def __str__(self) -> str:
-        return f", {self._sum.value:,} messages so far" if self._sum is not None else ""
-
 
 @contextmanager
 def show_progress(
@@ -41,7 +37,7 @@ def show_progress(
     """Show the finished tasks of the jobs that run in the block, and the ``messages`` of finished tasks.
 
     ``total`` is the number of tasks of this thread's job. Other threads announce theirs with `Tasks.expect` of the
-    yielded object. Without a terminal there is a line in the log each LINE_EVERY_SECONDS, unless ``logs`` is False.
+    yielded object. Without a terminal there is a line in the log each LOG_EVERY_SECONDS, unless ``logs`` is False.
     """
     with closing(spark.watch_tasks(what)) as tasks:
         if total:
@@ -50,17 +46,17 @@ def show_progress(
         def read() -> Progress:
             return Progress(tasks.done(), tasks.total, "tasks", messages.value if messages else None, "messages")
 
-        with _log_lines(what, tasks, messages) if logs and not is_shown() else progress_line(what, read):
+        with _log_lines(what, read) if logs and not is_shown() else progress_line(what, read):
             yield tasks
 
 
 @contextmanager
-def _log_lines(what: str, tasks: Tasks, messages: MessageCount | None) -> Iterator[None]:
+def _log_lines(what: str, read: Callable[[], Progress]) -> Iterator[None]:
     ended = threading.Event()
 
     def lines() -> None:
-        while not ended.wait(LINE_EVERY_SECONDS):
-            _log.info("%s: %d of %d tasks done%s", what, tasks.done(), tasks.total, messages or "")
+        while not ended.wait(LOG_EVERY_SECONDS):
+            _log.info("%s", log_text(what, read()))
 
     watcher = threading.Thread(target=lines, daemon=True)
     watcher.start()

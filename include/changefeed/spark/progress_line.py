@@ -1,7 +1,8 @@
-"""One line on a terminal with the progress of a long command."""
+"""The progress of a long command: one line on a terminal, and lines in a log, which can be read again."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 EVERY_SECONDS = 0.2
+LOG_EVERY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,24 @@ class Progress:
         if 0 < self.done < self.total:
             parts.append(f"{_duration(seconds * (self.total - self.done) / self.done)} left")
         return ", ".join(filter(None, parts))
+
+
+def log_text(what: str, progress: Progress) -> str:
+    """The text of a log for the ``progress`` of the stage ``what``, whose units are tasks; `read_log_text` reads it."""
+    counted = "" if progress.rows is None else f", {progress.rows:,} {progress.counted} so far"
+    return f"{what}: {progress.done} of {progress.total} tasks done{counted}"
+
+
+_LOG_TEXT = re.compile(r"([a-z ]+): (\d+) of (\d+) tasks done(?:, ([\d,]+) messages so far)?\s*$")
+
+
+def read_log_text(line: str) -> tuple[str, Progress] | None:
+    """Stage and progress at the end of a log's line, of `log_text`; None for other lines."""
+    if (found := _LOG_TEXT.search(line)) is None:
+        return None
+    what, done, total, messages = found.groups()
+    rows = None if messages is None else int(messages.replace(",", ""))
+    return what.strip(), Progress(int(done), int(total), "tasks", rows, "messages")
 
 
 def _duration(seconds: float) -> str:

@@ -5,6 +5,7 @@ import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { bytes, duration, el, every, hollow, loading, number, problem, table, toast, when, whenText } from "./dom.js";
 import { activity, overTime, sentence } from "./overview.js";
+import { Runs } from "./runs.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
 const EVERY_MS = 5000;
@@ -65,6 +66,7 @@ export async function detail(main, alive, name, tab) {
   const state = el("span", {});
   const actions = el("div", { class: "row actions" });
   let latest = null;
+  const runs = new Runs(parts.runs, path, () => refresh());
   const menu = actionMenu(path, () => latest, () => refresh());
   main.replaceChildren(el("div", { class: "stack" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
@@ -159,15 +161,6 @@ export async function detail(main, alive, name, tab) {
     };
     redraw = draw;
     draw();
-  };
-  const drawRuns = (runs) => {
-    const seconds = (run) => (run.start && run.end ? (new Date(run.end) - new Date(run.start)) / 1000 : null);
-    parts.runs.replaceChildren(el("h2", {}, "Runs"), runs.length
-      ? table("Runs", ["Due", "State", "Outcome", "#Rows", "Windows", "#Duration"], runs.map((run) => [
-        el("a", { href: airflow(run.href), target: "_top", title: run.run_id }, when(new Date(run.run_after).getTime())),
-        el("span", { class: `badge ${{ success: "good", failed: "bad" }[run.state] || ""}` }, run.state), run.outcome, run.rows ? number(run.rows) : "",
-        progressOf(run), durationOf(run, seconds(run))]))
-      : el("p", { class: "empty" }, "None yet. A run publishes the changes since the last one."));
   };
   const onResize = () => (alive() ? redraw() : removeEventListener("resize", onResize));
   addEventListener("resize", onResize);
@@ -318,7 +311,7 @@ export async function detail(main, alive, name, tab) {
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
       !seen.tables || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
-      quietly("runs", parts.runs, (found) => drawRuns(found.runs)),
+      quietly("runs", parts.runs, (found) => runs.draw(found.runs)),
       quietly("snapshots", parts.snapshots, drawSnapshots),
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
       quietly("verifications", parts.verifications, drawVerifications),
@@ -341,17 +334,6 @@ export async function detail(main, alive, name, tab) {
     if (!document.querySelector("dialog[open]")) await refresh().catch(refused);
   });
 }
-
-// The numbers of windows, as `3` or `3 to 7`.
-const numbers = (windows) => !windows.length ? "" : windows.length === 1 ? `#${windows[0]}` : `#${windows[0]} to #${windows.at(-1)}`;
-
-// The windows of a run; while it is under way, how many of them are sealed.
-const progressOf = ({ state, windows, planned }) =>
-  state === "running" && planned ? `${windows.length} of ${planned} sealed` : numbers(windows);
-
-// How long a run took; while it is under way, how long it may take still, with the log of its task.
-const durationOf = ({ state, href, seconds_left: left }, seconds) => state !== "running" ? duration(seconds)
-  : [left === null ? "" : `about ${duration(left)} left, `, el("a", { href: airflow(`${href}/tasks/ingest`), target: "_top" }, "log")];
 
 const unknown = () => el("p", { class: "empty" }, "Not known while a server does not answer.");
 

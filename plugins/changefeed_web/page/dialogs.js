@@ -1,4 +1,4 @@
-// The dialogs. Each except those of a run and of verify first shows a plan, and then starts the action.
+// The dialogs. Those of snapshot, replay and seek first show a plan, and then start the action.
 
 import { airflow, post, REQUIRED } from "./api.js";
 import { beginOf, binlogFiles, timeChoice, timeHint, timeInput, utcOf } from "./binlogs.js";
@@ -303,4 +303,29 @@ export function seekDialog(path, pipeline, after, to = "") {
     started: { more: (planned) => ({ expected: planned.from || undefined }), text: (done) => `Seek ${done.run_id} started` },
   });
   choice.addEventListener("change", () => plan.click()); // the text is of the plan for this choice
+}
+
+export function cancelDialog(path, run, after) {
+  const message = el("div", { "aria-live": "polite" });
+  const end = el("button", { class: "danger" }, "Cancel the run");
+  const back = el("button", {}, "Let it run");
+  const box = dialog("Cancel the run",
+    el("p", {}, "Run ", el("code", {}, run), " ends as failed, as with “mark failed” in Airflow, and its job ends within seconds."),
+    el("ul", {},
+      el("li", {}, "Windows that it has sealed stay published."),
+      el("li", {}, "The next run goes on with the rest, and repeats no message that is in Kafka.")),
+    message, el("div", { class: "row" }, end, back));
+  back.addEventListener("click", () => box.close());
+  end.addEventListener("click", async () => {
+    end.disabled = true;
+    try {
+      await post(`${path}/runs/${encodeURIComponent(run)}/cancel`);
+      box.close();
+      toast(`Run ${run} cancelled`);
+      await after();
+    } catch (error) {
+      refuse(box, message, error);
+      end.disabled = false;
+    }
+  });
 }

@@ -18,28 +18,21 @@ export async function list(main, alive) {
   main.replaceChildren(heading(), loading("pipelines"));
   const found = await get("pipelines?live=false");
   if (!alive()) return;
-  const places = found.pipelines.map((pipeline) => ({ pipeline, shown: null, readAt: 0 }));
-  const view = new View(places);
-  const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is invalid`, text));
-  const none = empty("No pipelines yet", "A pipeline is a YAML file that names a MySQL source, a Kafka cluster and a set of tables.",
-    el("p", {}, el("a", { href: "#/new" }, "Create the first pipeline")));
-  const several = places.length > 1;
-  main.replaceChildren(el("div", { class: "stack" }, heading(several ? view.search : null), several ? view.summary : null, several ? view.states : null,
-    view.outage, refused, places.length ? view.body : refused.length ? null : none, view.nothing, el("p", {}, el("a", { href: "docs" }, "REST API"))));
-  view.sort();
+  const view = new View(found);
+  main.replaceChildren(el("div", { class: "stack" }, heading(view.search), view.summary, view.states, view.outage, view.refused,
+    view.body, view.none, view.nothing, el("p", {}, el("a", { href: "docs" }, "REST API"))));
   await follow(view, alive);
 }
 
 // Reads all pipelines once, those on the screen first, and then again those on the screen.
 async function follow(view, alive) {
-  const { places } = view;
   const relayout = () => (alive() ? view.relayout() : WIDE.removeEventListener("change", relayout));
   WIDE.addEventListener("change", relayout);
-  const onScreen = () => places.filter(isOnScreen);
+  const onScreen = () => view.places.filter(isOnScreen);
   const look = async (queue) => {
     for (let at = 0; at < queue.length && alive(); at += BATCH) await readPlaces(view, queue.slice(at, at + BATCH), alive);
   };
-  await look([...new Set([...onScreen(), ...places])]);
+  await look([...new Set([...onScreen(), ...view.places])]);
   if (!alive()) return;
   view.sort();
   let looks = 0;
@@ -53,7 +46,7 @@ async function follow(view, alive) {
   await every(EVERY_MS, alive, async () => {
     looks += 1;
     const changed = looks % AIRFLOW_EACH ? [] : await readAirflow(view);
-    const unanswered = places.filter(hasNoAnswer).slice(0, BATCH); // they waited for others' servers, perhaps
+    const unanswered = view.places.filter(hasNoAnswer).slice(0, BATCH); // they waited for others' servers, perhaps
     await look([...new Set([...onScreen(), ...changed, ...unanswered])]);
     if (alive() && looks % AIRFLOW_EACH === 0) view.sort();
   });
@@ -69,10 +62,11 @@ async function readPlaces(view, places, alive) {
     if (!alive()) return;
     const byName = new Map(pipelines.map((one) => [one.name, one]));
     for (const place of places) {
-      const fresh = byName.get(place.pipeline.name);
       place.readAt = Date.now();
-      view.replace(place, fresh || { ...place.pipeline, standing: { text: "deleted", kind: "warn" } });
+      if (byName.has(place.pipeline.name)) view.replace(place, byName.get(place.pipeline.name));
     }
+    const deleted = new Set(places.filter(({ pipeline }) => !byName.has(pipeline.name)));
+    view.setPlaces(view.places.filter((place) => !deleted.has(place)));
     view.failed = null;
   } catch (error) {
     view.failed = error;
@@ -82,18 +76,24 @@ async function readPlaces(view, places, alive) {
 
 const stateInAirflow = ({ known, paused, last_run: last }) => `${known} ${paused} ${last && last.state}`;
 
-// The states in Airflow of all pipelines; returns the places whose state was Airflow's, and is not any more.
+// The states in Airflow of all pipelines, also of new ones; returns the places whose servers have to be read: the new ones, and
+// those whose state was Airflow's, and is not any more.
 async function readAirflow(view) {
-  const { pipelines } = await get("pipelines?live=false").catch(() => ({ pipelines: [] }));
-  const byName = new Map(pipelines.map((one) => [one.name, one]));
+  let found;
+  try {
+    found = await get("pipelines?live=false");
+  } catch {
+    return []; // the next request for rows on the screen says why
+  }
+  view.update(found);
+  const byName = new Map(found.pipelines.map((one) => [one.name, one]));
   const changed = [];
   for (const place of view.places) {
     const fresh = byName.get(place.pipeline.name);
-    if (!fresh) continue;
     const { standing } = place.pipeline;
     const { dag, last_error: error } = fresh;
     if (fresh.standing.text !== "…") view.replace(place, { ...place.pipeline, dag, last_error: error, standing: standing.kind === "bad" && fresh.standing.kind !== "bad" ? standing : fresh.standing });
-    else if (stateInAirflow(place.pipeline.dag) !== stateInAirflow(dag)) changed.push(place);
+    else if (!place.readAt || stateInAirflow(place.pipeline.dag) !== stateInAirflow(dag)) changed.push(place);
   }
   return changed;
 }
@@ -106,46 +106,87 @@ const stateOf = ({ standing }) => (/parked$/.test(standing.text) ? "parked" : st
 
 // The pipelines as a table or as cards, the filters, and what is said about all of them.
 class View {
-  constructor(places) {
-    this.places = places;
+  constructor(found) {
+    this.places = [];
     this.state = null; // the chosen state; null for all
     this.failed = null; // the error of the last request
     this.search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines", oninput: () => this.filter() });
     this.states = el("div", { class: "row states", role: "group", "aria-label": "Show pipelines in a state" });
     this.summary = el("p", { class: "unseen", role: "status" }); // the buttons show the same
     this.outage = el("div", {});
+    this.refused = el("div", { class: "stack" });
+    this.drawnRefused = "";
+    this.none = empty("No pipelines yet", "A pipeline is a YAML file that names a MySQL source, a Kafka cluster and a set of tables.",
+      el("p", {}, el("a", { href: "#/new" }, "Create the first pipeline")));
     this.nothing = empty("Nothing found", "No pipeline has these words in its name, source, owner, tags or tables, and this state.");
     this.body = el("div", {});
     this.relayout();
-    this.tally();
+    this.update(found);
   }
 
   get isTable() {
     return WIDE.matches && this.places.length >= ROWS_FROM;
   }
 
+  // Shows the pipelines that are found: new ones are added, deleted ones removed.
+  update({ pipelines, refused }) {
+    const names = new Set(pipelines.map(({ name }) => name));
+    const kept = this.places.filter(({ pipeline }) => names.has(pipeline.name));
+    const known = new Set(kept.map(({ pipeline }) => pipeline.name));
+    const added = pipelines.filter(({ name }) => !known.has(name)).map((pipeline) => ({ pipeline, shown: null, readAt: 0 }));
+    this.setPlaces([...kept, ...added].sort(worstFirst));
+    const text = JSON.stringify(refused);
+    if (text !== this.drawnRefused) this.refused.replaceChildren(...Object.entries(refused).map(([file, error]) => problem(`${file} is invalid`, error)));
+    this.drawnRefused = text; // else they would be announced again
+    this.refused.hidden = !Object.keys(refused).length;
+    this.hideEmpty();
+    this.tally();
+  }
+
+  setPlaces(places) {
+    const before = new Set(this.places);
+    if (places.length === before.size && places.every((place) => before.has(place))) return;
+    this.places = places;
+    this.relayout();
+  }
+
   relayout() {
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.closest("[data-pipeline]") : null;
+    const index = focused ? [...focused.parentElement.children].indexOf(focused) : -1;
     for (const place of this.places) place.shown = this.isTable ? row(place) : card(place.pipeline);
     const items = this.places.map(({ shown }) => shown);
     this.items = el(this.isTable ? "tbody" : "div", { class: this.isTable ? null : "cards" }, items);
     this.body.replaceChildren(this.isTable ? tableOf(this.items) : this.items);
+    this.hideEmpty();
     this.filter();
+    if (focused) (items.find((item) => item.dataset.pipeline === focused.dataset.pipeline) || items[Math.min(index, items.length - 1)])?.querySelector("a").focus();
+  }
+
+  // Hides what helps only with several pipelines, and what is said only without one.
+  hideEmpty() {
+    for (const part of [this.search, this.states, this.summary]) part.hidden = this.places.length < 2;
+    this.none.hidden = this.places.length > 0 || !this.refused.hidden;
   }
 
   replace(place, pipeline) {
     place.pipeline = pipeline;
-    if (place.shown.contains(document.activeElement)) return; // the focus would be lost
     const fresh = this.isTable ? row(place) : card(pipeline);
     fresh.hidden = place.shown.hidden;
-    place.shown.replaceWith(fresh);
-    place.shown = fresh;
+    place.shown = renew(place.shown, fresh);
   }
 
+  // Sorts the places. The row with the focus is not moved, but the others around it, else it would lose the focus.
   sort() {
-    const before = [...this.places];
     this.places.sort(worstFirst);
-    if (before.every((place, index) => place === this.places[index]) && this.items.firstElementChild === this.places[0]?.shown) return;
-    if (!this.items.contains(document.activeElement)) this.items.append(...this.places.map(({ shown }) => shown));
+    const items = this.places.map(({ shown }) => shown);
+    if (items.every((item, index) => item === this.items.children[index])) return;
+    const at = items.findIndex(hasFocus);
+    if (at < 0) {
+      this.items.append(...items);
+      return;
+    }
+    items[at].before(...items.slice(0, at));
+    items[at].after(...items.slice(at + 1));
   }
 
   filter() {
@@ -153,7 +194,8 @@ class View {
     for (const { pipeline, shown } of this.places) {
       const { name, owner, tags, tables, source } = pipeline;
       const text = [name, owner, source, ...tags, ...tables.include].join(" ").toLowerCase();
-      shown.hidden = !(wanted.every((word) => text.includes(word)) && (this.state === null || stateOf(pipeline) === this.state));
+      const isWanted = wanted.every((word) => text.includes(word)) && (this.state === null || stateOf(pipeline) === this.state);
+      shown.hidden = !isWanted && !hasFocus(shown); // hidden, it would lose the focus
     }
     this.nothing.hidden = !this.places.length || this.places.some(({ shown }) => !shown.hidden);
   }
@@ -180,6 +222,27 @@ class View {
     this.states.replaceChildren(button("all", null, this.places.length), ...[...counts].map(([state, count]) => button(state, state, count)));
     if (focused) [...this.states.children].find((one) => one.dataset.state === focused)?.focus();
   }
+}
+
+const hasFocus = (element) => element.contains(document.activeElement);
+
+// Puts `fresh` in place of `old`, and returns what is shown now: `old` if the focus is in it. Then everything in it is
+// replaced but the element with the focus, and the elements around that one.
+function renew(old, fresh) {
+  if (!hasFocus(old)) {
+    old.replaceWith(fresh);
+    return fresh;
+  }
+  const index = [...old.children].findIndex(hasFocus);
+  if (index < 0) return old;
+  const kept = old.children[index];
+  const nodes = [...fresh.childNodes];
+  const at = nodes.indexOf(fresh.children[index]);
+  for (const node of [...old.childNodes]) if (node !== kept) node.remove();
+  renew(kept, nodes[at]);
+  kept.before(...nodes.slice(0, at));
+  kept.after(...nodes.slice(at + 1));
+  return old;
 }
 
 function isOnScreen({ shown }) {

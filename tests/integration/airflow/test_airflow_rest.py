@@ -36,6 +36,7 @@ WRITES = [
     ("POST", "/pipelines/rest/pause", None),
     ("POST", "/pipelines/rest/resume", None),
     ("POST", "/pipelines/rest/run", {}),
+    ("POST", "/pipelines/rest/runs/manual__1/cancel", None),
     ("POST", "/pipelines/rest/seek", {"to": "latest", "why": "no"}),
     ("POST", "/pipelines/rest/backfill", {"from_file": "binlog.000001"}),
     ("POST", "/pipelines/rest/snapshot", {}),

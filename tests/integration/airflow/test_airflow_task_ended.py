@@ -111,14 +111,14 @@ class HeldPipeline:
         """The log of an attempt of the task `ingest`."""
         return self.site.log(self.dag_id, "ingest", run_id, attempt)
 
-    def check(self, run_id: str) -> None:
-        """Finish a run, and check that it succeeds with another attempt, which does not wait for the claim of the first
-        one, and that each row is published once."""
+    def check(self, run_id: str, attempts: int = 2) -> None:
+        """Finish a run, and check that it succeeds with at least so many ``attempts``, of which the last does not wait
+        for the claim of the job that ended before it, and that each row is published once."""
         states = self.finish(run_id)
         last = len(self.attempts(run_id))
         log = self.log(run_id, last)
         assert states[""] == "success", log
-        assert last > 1
+        assert last >= attempts
         assert "sealed window" in log
         assert "did not end in order" not in log, "the claim was returned"
         published = ids(committed(self.site.kafka.bootstrap, f"{self.name}.t"))
@@ -165,6 +165,7 @@ def ended(held_site: Site) -> HeldPipeline:
     return pipeline
 
 
+@pytest.mark.long
 def test_job_ends_when_its_task_is_marked_failed(ended: HeldPipeline) -> None:
     run_id, driver = ended.hold()
     with ended.site.client() as client:
@@ -172,6 +173,26 @@ def test_job_ends_when_its_task_is_marked_failed(ended: HeldPipeline) -> None:
         assert client.patch(path, json={"new_state": "failed"}).status_code == 200
     driver.wait(240)
     assert ended.finish(run_id)["ingest"] == "failed"
+
+
+def test_job_ends_when_its_run_is_cancelled_and_the_next_run_publishes_the_rest(ended: HeldPipeline) -> None:
+    run_id, driver = ended.hold()
+    path = f"/changefeed/api/pipelines/{ended.name}/runs"
+    with ended.site.client("ulf") as client:
+        (shown,) = [one for one in client.get(path).json()["runs"] if one["run_id"] == run_id]
+        assert (shown["state"], shown["planned"], shown["windows"]) == ("running", 1, [])
+        assert (shown["live"]["topic_partitions"], shown["live"]["messages"]) == (1, 1)
+        assert client.post(f"{path}/{run_id}/cancel").json()["state"] == "failed"
+        driver.wait(240)
+        again, absent = client.post(f"{path}/{run_id}/cancel"), client.post(f"{path}/manual__1/cancel")
+    with ended.site.client() as client:
+        logged = client.get("/api/v2/eventLogs", params={"dag_id": ended.dag_id, "event": "changefeed_cancel"}).json()
+    assert (again.status_code, absent.status_code) == (409, 404)
+    assert f"found {run_id} in state failed" in again.json()["detail"]
+    assert [(one["owner"], run_id in one["extra"]) for one in logged["event_logs"]] == [("ulf", True)]
+    assert ended.finish(run_id) == {"": "failed", "plan": "success", "ingest": "failed", "commit": "skipped"}
+    next_id, _ = ended.hold()
+    ended.check(next_id, attempts=1)
 
 
 @pytest.mark.long

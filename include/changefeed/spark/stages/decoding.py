@@ -63,9 +63,10 @@ class Decoding:
         def stage(of_task: Sequence[Slice]) -> Iterator[StoredBatch | DecodedSlice | Failure]:
             return decode_slices(task, of_task, count)
 
+        tasks = divide_slices(slices, task.readers(len(slices)))
         self._spark.tag_jobs(self._tag)
-        shown.expect(len(slices))
-        return self._store.decode(divide_slices(slices, task.readers(len(slices))), stage)
+        shown.expect(len(tasks))
+        return self._store.decode(tasks, stage)
 
     def read_ended(self) -> Iterator[TaskMessage]:
         """The messages of the jobs that ended since the last call; raises what Spark raises."""
