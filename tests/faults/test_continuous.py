@@ -125,6 +125,7 @@ def test_a_run_ends_after_its_time_with_everything_committed(continuous: Feed) -
     assert continuous.begin().result() == NOTHING_NEW
 
 
+@pytest.mark.extended
 def test_an_idle_run_seals_nothing(continuous: Feed) -> None:
     continuous.write(1)
     run_bounded(continuous)
@@ -169,6 +170,7 @@ def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous
     assert repeated(feed) == once, "the seek back publishes each earlier change once more, and no other"
 
 
+@pytest.mark.extended
 def test_a_seek_succeeds_if_the_run_commits_what_it_has_recorded(continuous: Feed) -> None:
     """The seek's record decides: the task of the run may move the checkpoint before the seek does."""
     feed = continuous
@@ -186,6 +188,7 @@ def test_a_seek_succeeds_if_the_run_commits_what_it_has_recorded(continuous: Fee
     run.kill()
 
 
+@pytest.mark.extended
 def test_sealed_windows_whose_binlog_is_purged_are_not_read_again(continuous: Feed) -> None:
     """A retry begins with the checkpoint that its task `plan` found, which is before what the killed job sealed."""
     feed = continuous
@@ -203,6 +206,7 @@ def test_sealed_windows_whose_binlog_is_purged_are_not_read_again(continuous: Fe
     run_bounded(feed)
 
 
+@pytest.mark.extended
 def test_a_driver_that_slept_while_another_run_went_on_repeats_nothing(continuous: Feed) -> None:
     feed = continuous
     run_for(feed, "10m")
@@ -236,6 +240,7 @@ def mysql_proxy(continuous: Feed) -> Iterator[Proxy]:
     proxy.close()
 
 
+@pytest.mark.extended
 def test_a_source_that_is_lost_for_some_seconds_does_not_end_the_run(continuous: Feed, mysql_proxy: Proxy) -> None:
     feed = continuous
     run_for(feed, "10m")
