@@ -83,7 +83,7 @@ def commit_window(name: str, planned: dict[str, Any], committed: dict[str, Any] 
     of a continuous run has committed already.
     """
     pipeline = load_pipeline(name)
-    run = read_planned_run(name, planned)
+    run = fail_fast(lambda: read_planned_run(name, planned))
     if run.is_continuous:
         rest = fail_fast(lambda: commit_rest(pipeline))
         return committed or {"rows": sum_rows(rest), "records": records_by_topic(rest)}
