@@ -268,17 +268,20 @@ class IngestOperator(JobOperator):
         log still.
         """
         from changefeed.ingest.checkpoint_mover import CheckpointMover
+        from changefeed.kafka.log_memory import remember_logs
         from changefeed.pipeline.windows import last_stable_state
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         since = Checkpoint.from_text(expected).window
+        remember_logs()
         report = partial(report_committed, pipeline, connections, reported=set())
         with CheckpointMover(connections, store, report) as mover:
             super().execute(context)
         by_number = {manifest.window.number: manifest for manifest in mover.committed}
         if context["ti"].try_number > 1:
-            last, seals = max(by_number, default=0), last_stable_state(connections).seals
+            stored, seals = store.load(pipeline.name), last_stable_state(connections).seals
+            last = stored.window if stored else 0
             by_number |= {number: seals[number] for number in seals if since < number <= last}
         committed = [by_number[number] for number in sorted(by_number)]
         emit_events(pipeline, committed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 
-from changefeed.errors import AccountingError, CheckpointError
+from changefeed.errors import AccountingError, ChangefeedError, CheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
@@ -16,6 +17,8 @@ from changefeed.pipeline.open_windows import find_unfinished
 from changefeed.pipeline.planned_run import PlannedRun
 from changefeed.pipeline.schema_history import copy_history
 from changefeed.pipeline.windows import check_not_renamed, last_stable_state
+
+_log = logging.getLogger(__name__)
 
 
 def commit(
@@ -88,12 +91,20 @@ def commit_sealed(connections: PipelineConnections, store: CheckpointStore) -> l
     if left.end.window <= stored.window:
         return []
     manifests = [state.seals[window.number] for window in left.sealed]
-    if manifests:
-        copy_history(connections, store, manifests[-1])
-    move = store.advance if left.base.window <= stored.window or not state.seeks else store.replace
-    move(stored, left.end)
+    store.replace(stored, left.end)  # also back, if a seek's record leads there
     fault_point.reach("after_checkpoint")
+    if manifests:
+        _copy_history(connections, store, manifests[-1])
     return manifests
+
+
+def _copy_history(connections: PipelineConnections, store: CheckpointStore, manifest: Manifest) -> None:
+    """Copy the schema history to the store; an error is logged, as the windows are committed. The next commit copies
+    it."""
+    try:
+        copy_history(connections, store, manifest)
+    except ChangefeedError as error:
+        _log.warning("the schema history was not copied to %s: %s", connections.pipeline.checkpoint.place, error)
 
 
 def _is_at(checkpoint: Checkpoint | None, window: Window) -> bool:

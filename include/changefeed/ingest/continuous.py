@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 
-from changefeed.errors import RetryableError, SparkFailedError, SparkUnavailableError, StaleCheckpointError
+from changefeed.errors import (
+    BinlogGoneError,
+    FencedError,
+    PipelineBusyError,
+    RetryableError,
+    SourceUnavailableError,
+    SparkFailedError,
+    SparkUnavailableError,
+    StaleCheckpointError,
+)
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.window_run import ingest
@@ -20,6 +29,7 @@ from changefeed.kafka.log_memory import remember_logs
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
+from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 from changefeed.pipeline.plan import plan
@@ -42,8 +52,13 @@ MOST_FAILING_SECONDS = 300.0
 process and a new Spark session."""
 PLAN_SECONDS = 60.0
 """An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
-_ENDS_SESSION = (SparkFailedError, SparkUnavailableError)
-"""Errors after which another attempt needs another Spark session."""
+_ENDS_RUN = (SparkFailedError, SparkUnavailableError, FencedError)
+"""Errors after which this process does not try again: the next one needs another Spark session, or another process goes
+on."""
+
+
+class ReplacedWindowError(RetryableError):
+    """A seek, a failover or another run moved the pipeline after a window was planned; the next plan begins there."""
 
 
 @dataclass
@@ -67,11 +82,6 @@ class Pace:
         """Whether the run begins no further window."""
         return self.left_seconds <= 0
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last attempt failed."""
-        return self._failures > 0
-
     def begin(self) -> bool:
         """Wait until the next window may begin; return whether the run is not over then."""
         _sleep(min(self._next - time.monotonic(), self.left_seconds))
@@ -84,16 +94,19 @@ class Pace:
 
     def fail(self, error: RetryableError) -> None:
         """Wait after ``error``, longer after each one in sequence. Raise it if the run is over then, or if another
-        attempt in this process would not help."""
-        pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
+        attempt in this process would not help. That another run is in progress is no failure."""
         if not self._failures:
             self._failing_since = time.monotonic()
+        pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
         self._failures += 1
-        failing_seconds = time.monotonic() + pause - self._failing_since
-        if isinstance(error, _ENDS_SESSION) or pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
+        if isinstance(error, _ENDS_RUN):
             raise error
+        if not isinstance(error, PipelineBusyError | ReplacedWindowError):
+            failing_seconds = time.monotonic() + pause - self._failing_since
+            if pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
+                raise error
         _log.warning("the run tries again in %g seconds, after: %s", pause, error)
-        _sleep(pause)
+        _sleep(min(pause, self.left_seconds))
 
 
 def _sleep(seconds: float) -> None:
@@ -117,42 +130,56 @@ def ingest_continuously(
         return
     remember_logs()
     pace = Pace(settings.every_seconds, min(settings.run_seconds, max_seconds or settings.run_seconds))
-    store, is_first = HeldCheckpointStore(checkpoint), True
+    store, is_behind = HeldCheckpointStore(checkpoint), True
     while pace.begin():
         try:
-            if is_first or pace.has_failed:
-                commit_sealed(connections, store)  # of this run's earlier attempts, or of others
-            yield from _publish_new(spark, connections, store, pace)
+            if is_behind:  # windows are sealed after it, perhaps in files that are purged: a plan would read them
+                commit_sealed(connections, store)
+            is_behind = True
+            head = yield from _publish_new(spark, connections, store, pace)
+            is_behind = False
             pace.succeed()
-            is_first = False
+            if head is not None:
+                wait_for_changes(connections, head, pace)
         except RetryableError as error:
+            if isinstance(error, SourceUnavailableError):
+                connections.forget_source()
             pace.fail(error)
-
-
-class ReplacedWindowError(RetryableError):
-    """A seek or another run moved the pipeline after a window was planned; the next plan begins there."""
 
 
 def _publish_new(
     spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, pace: Pace
-) -> Iterator[Manifest]:
-    """Publish what is new, or wait for new changes if there are none."""
+) -> Generator[Manifest, None, BinlogCoordinates | None]:
+    """Publish what is new, and return None; if nothing is new, return the source's head."""
     try:
         planned = plan(connections, store)
+        if planned.unfinished and commit_sealed(connections, store):  # sealed by another run meanwhile
+            planned = plan(connections, store)
         if planned.is_empty:
             write_heartbeat(connections, Heartbeat.of_idle(planned))
-            wait_for_changes(connections, planned.window.head, pace)
-            return
+            return planned.window.head
         expected = planned.expected
         for window in cut(connections, planned, RunBounds()).windows:
-            manifest = ingest(spark, connections, window)
+            manifest = _ingest(spark, connections, window)
             after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
             store.advance(expected, after)
             expected = after
             yield manifest
             if pace.is_over:
-                return
+                break
     except StaleCheckpointError as error:
+        raise ReplacedWindowError(str(error)) from error
+    return None
+
+
+def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window) -> Manifest:
+    """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan."""
+    try:
+        return ingest(spark, connections, window)
+    except BinlogGoneError as error:
+        with connections.session() as session:
+            if source.server_uuid(session) == window.server_uuid:
+                raise
         raise ReplacedWindowError(str(error)) from error
 
 
@@ -161,8 +188,9 @@ def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates,
 
     Raises SourceUnavailableError if the connection is lost, or the server does not answer.
     """
-    poll_seconds, until = max(LEAST_POLL_SECONDS, pace.every_seconds), time.monotonic() + PLAN_SECONDS
+    poll_seconds = min(max(LEAST_POLL_SECONDS, pace.every_seconds), PLAN_SECONDS)
+    until = time.monotonic() + PLAN_SECONDS
     limits = replace(connections.mysql.answer_limits, answer_seconds=connections.mysql.answer_limits.connect_seconds)
     with Session(replace(connections.mysql, answer_limits=limits)) as session:
-        while not pace.is_over and time.monotonic() < until and source.head(session).coordinates == known:
+        while not pace.is_over and time.monotonic() < until and source.head_coordinates(session) == known:
             _sleep(min(poll_seconds, pace.left_seconds))

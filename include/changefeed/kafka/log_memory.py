@@ -49,14 +49,14 @@ class LogMemory(Generic[State]):
         """Call ``read``, which reads the log from `start`, passes the records through `after_last`, and changes the
         state; return the state. After any error nothing is known."""
         with self._lock:
-            if time.monotonic() - self._read_at > KNOWN_SECONDS:
+            if _now() - self._read_at > KNOWN_SECONDS:
                 self.forget()
             try:
                 self._read_again_if_changed(read)
             except BaseException:
                 self.forget()
                 raise
-            self._read_at = time.monotonic()
+            self._read_at = _now()
             return self.state
 
     def _read_again_if_changed(self, read: Callable[[LogMemory[State]], None]) -> None:
@@ -85,6 +85,11 @@ class LogMemory(Generic[State]):
         self.state, self.last = self.create(), None
 
 
+def _now() -> float:
+    """Seconds, which go on while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 _memories: list[tuple[KafkaConnection, str, str, LogMemory[Any]]] | None = None
 _memories_lock = threading.Lock()
 
@@ -101,10 +106,11 @@ def log_memory(connection: KafkaConnection, topic: str, purpose: str, create: Ca
     if _memories is None:
         return LogMemory(create)
     with _memories_lock:
-        for known, name, what, memory in _memories:
+        for index, (known, name, what, _) in enumerate(_memories):
             if (name, what) == (topic, purpose) and known == connection:
-                return memory
-        new = LogMemory(create)
-        _memories.append((connection, topic, purpose, new))
-        del _memories[:-_MOST_MEMORIES]
-        return new
+                _memories.append(_memories.pop(index))  # those that are used stay
+                break
+        else:
+            _memories.append((connection, topic, purpose, LogMemory(create)))
+            del _memories[:-_MOST_MEMORIES]
+        return _memories[-1][3]

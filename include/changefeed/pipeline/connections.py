@@ -131,6 +131,10 @@ class PipelineConnections:
         """The functions that the pipeline's changes go through, with their secrets."""
         return self.pipeline.transform_calls(self.lookup)
 
+    def forget_source(self) -> None:
+        """Look the source up again at its next use: of several hosts, another one may answer then."""
+        self.__dict__.pop("mysql", None)
+
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises what `Session` raises."""
         return Session(self.mysql)

@@ -6,7 +6,13 @@ import time
 
 import pytest
 
-from changefeed.errors import SourceUnavailableError, SparkFailedError
+from changefeed.errors import (
+    FencedError,
+    PipelineBusyError,
+    RetryableError,
+    SourceUnavailableError,
+    SparkFailedError,
+)
 from changefeed.ingest.continuous import MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, Pace
 
 ERROR = SourceUnavailableError("the server is away")
@@ -79,7 +85,15 @@ def test_errors_in_sequence_end_a_run_after_some_minutes_however_long_it_is(cloc
     assert MOST_FAILING_SECONDS - MOST_PAUSE_SECONDS <= clock.now - began <= MOST_FAILING_SECONDS
 
 
-def test_an_error_of_spark_ends_a_run_at_once_because_a_new_session_may_not_have_it(clock: Clock) -> None:
-    with pytest.raises(SparkFailedError):
-        Pace(0.0, 3600.0).fail(SparkFailedError("no executor"))
+@pytest.mark.parametrize("error", [SparkFailedError("no executor"), FencedError("another run goes on")])
+def test_an_error_that_another_process_may_not_have_ends_a_run_at_once(clock: Clock, error: RetryableError) -> None:
+    with pytest.raises(type(error)):
+        Pace(0.0, 3600.0).fail(error)
     assert clock.slept == []
+
+
+def test_a_busy_pipeline_is_no_failure_of_the_run(clock: Clock) -> None:
+    pace = Pace(0.0, 600.0)
+    while not pace.is_over:
+        pace.fail(PipelineBusyError("another run"))
+    assert clock.now == 1600.0

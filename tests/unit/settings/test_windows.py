@@ -58,6 +58,7 @@ def test_the_setting_shapes_no_message() -> None:
             "values: {decimal: string, temporal: iso, documents: text}\nfollowers: [{connection: mysql_copy}]",
             "`windows` and `followers` may not",
         ),
+        ("deadline_minutes: 10", "would alert in each run"),
         ("spark: {master: yarn, deploy_mode: cluster, deferrable: true}", "`windows` and `spark.deferrable` may not"),
     ],
 )

@@ -226,17 +226,20 @@ class CommitLog:
     def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
         """The latest record of each key, of all identities, without forgotten records, in the order of the log."""
         purpose = f"to read the commit log of {self.identity!r}"
+        entries: list[LogEntry] = []
+        foreign: list[Foreign] = []
 
         def read(memory: LogMemory[LatestEntries]) -> None:
             partitions = [(self.topic, 0)]
             with partition_reader(self.connection, partitions, purpose, start=memory.start, of_a_log=True) as reader:
                 records = reader.to_end(timeout_seconds=self.wait_seconds, open_seconds=open_seconds)
                 memory.state.add(latest_records(memory.after_last(records)), self.connection.log_keys)
+            entries[:], foreign[:] = memory.state.entries.values(), memory.state.foreign.values()
 
-        latest = log_memory(self.connection, self.topic, "entries", LatestEntries).read(read)
-        if foreign := list(latest.foreign.values()):
+        log_memory(self.connection, self.topic, "entries", LatestEntries).read(read)
+        if foreign:
             _warn_of_foreign(self.topic, len(foreign), str(foreign[0]))
-        return list(latest.entries.values())
+        return entries
 
     def foreign(self) -> list[Foreign]:
         """Records that the pipeline did not write; all other methods ignore them. Raises what `read` raises."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from changefeed.errors import BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
@@ -52,14 +53,28 @@ def session_on(connection: MysqlConnection, expected_uuid: str) -> Session:
 def head(session: Session) -> Head:
     """The head of the binlog. It is always a commit boundary: the server moves it after a complete group of commits."""
     logged = session.row("SELECT @@gtid_binlog_pos")[0] if session.is_mariadb else ""
-    shown = session.named_row(_status_statement(session))
-    if not shown:
-        raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
-    coordinates = BinlogCoordinates(str(shown["File"]), int(shown["Position"]))
+    shown = _binlog_status(session)
+    coordinates = _coordinates(shown)
     if session.is_mariadb:
         position = mariadb_position(session, coordinates)
         return Head(coordinates, str(logged or "") if position is None else position)
     return Head(coordinates, str(shown["Executed_Gtid_Set"]).replace("\n", ""))
+
+
+def head_coordinates(session: Session) -> BinlogCoordinates:
+    """The coordinates of `head`, with one statement that reads no file."""
+    return _coordinates(_binlog_status(session))
+
+
+def _binlog_status(session: Session) -> dict[str, Any]:
+    shown = session.named_row(_status_statement(session))
+    if not shown:
+        raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
+    return shown
+
+
+def _coordinates(shown: dict[str, Any]) -> BinlogCoordinates:
+    return BinlogCoordinates(str(shown["File"]), int(shown["Position"]))
 
 
 def mariadb_position(session: Session, at: BinlogCoordinates) -> str | None:
