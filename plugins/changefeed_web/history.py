@@ -106,7 +106,10 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
     in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: its tasks that are
-    ``done``, as to decode a slice each, messages, rate and time left; null until then, and if you may not read the log.
+    ``done``, as to decode a slice each, messages, rate and time left; null until then, for continuous runs, and if you
+    may not read the log.
+
+    ``may_cancel`` says that you may end a run of the pipeline.
     """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True)
@@ -125,10 +128,11 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
             "rows": rows,
             "planned": len(plan) if plan else None,
             "seconds_left": _seconds_left(own, plan) if under_way else None,
-            "live": live_progress(pipeline, run["run_id"], plan, stale, logs=logs) if under_way else None,
+            "live": live_progress(pipeline, run, plan, stale, logs=logs) if under_way else None,
         }
         shown.append({**run, "outcome": said[run["run_id"]], **progress})
-    return {"runs": shown, "stale": stale.to_json()}
+    may_cancel = has_permission(user, "PUT", dag_id, run=True)
+    return {"runs": shown, "may_cancel": may_cancel, "stale": stale.to_json()}
 
 
 def _by_run(dag_id: str, manifests: Sequence[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:
