@@ -110,7 +110,7 @@ def test_run_that_was_cancelled_before_its_first_task_is_shown_as_cancelled() ->
 
 @pytest.mark.usefixtures("queries")
 def test_run_whose_tasks_have_all_ended_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "create_session", dag_state.create_session)
+    monkeypatch.setattr(actions, "create_session", vars(dag_state)["create_session"])
     with pytest.raises(HTTPException) as refused:
         actions._mark_failed("f", "1")
     assert refused.value.status_code == 409
@@ -120,7 +120,7 @@ def test_run_whose_tasks_have_all_ended_is_not_cancelled(monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("queries")
 def test_log_is_read_outside_of_the_session_and_its_last_lines_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log may be large, and on a server that is slow."""
-    create_session = dag_state.create_session
+    create_session = vars(dag_state)["create_session"]
     opened: list[Any] = []
 
     @contextmanager
