@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.spark.progress_line import Progress, log_text
-from changefeed_web import live_run
-from changefeed_web.history import _seconds_left
+from changefeed_web import history, live_run
+from changefeed_web.activity import SealedWindow
+from changefeed_web.history import _by_run, _seconds_left
 from changefeed_web.live_run import Stage, current_window, last_stage, live_progress
 from changefeed_web.readings import Staleness
 
 
-def sealed(number: int, frozen_at_ms: int, sealed_at_ms: int) -> dict[str, Any]:
-    return {"window": {"number": number, "frozen_at_ms": frozen_at_ms}, "sealed_at_ms": sealed_at_ms}
+def sealed(number: int, frozen_at_ms: int, sealed_at_ms: int, rows: int = 1) -> SealedWindow:
+    place = BinlogCoordinates("binlog.000001", 4)
+    return SealedWindow(number, place, place, frozen_at_ms, sealed_at_ms, rows)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +115,19 @@ def test_log_is_read_of_a_running_run_with_planned_windows_only(
     pipeline: Any = None
     found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs)
     assert (asked, found["stage"] is not None) == (read, bool(read))
+
+
+def test_windows_of_continuous_runs_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the windows since the first shown run began are looked up."""
+    asked: list[int] = []
+
+    def runs_at(_: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:
+        asked.extend(moments_ms)
+        return [{"run_id": "r"} for _ in moments_ms]
+
+    monkeypatch.setattr(history, "runs_at", runs_at)
+    windows = [sealed(number, 1000 * number, 1000 * number + 500) for number in range(2000, 0, -1)]
+    runs = [{"run_id": "next", "start": None}, {"run_id": "r", "start": "1970-01-01T00:10:00+00:00"}]
+    assert len(_by_run("dag", runs, windows)["r"]) == 1401
+    assert min(asked) == 600_000
+    assert _by_run("dag", [], windows) == {}
