@@ -10,7 +10,9 @@ from airflow.exceptions import DagNotFound, ParamValidationError
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
+from airflow.utils.state import State
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException, Path
 from sqlalchemy import select
@@ -87,13 +89,16 @@ def resume(name: str, user: GetUserDep) -> dict[str, Any]:
 def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str, Any]:
     """Start a run of the ingest DAG, with optional bounds.
 
-    If ``held`` is true, the pipeline is paused, and the run starts when it is resumed.
+    If ``held`` is true, the pipeline is paused, and the run starts when it is resumed. If ``queued`` is true, the run
+    starts when the run under way has ended.
     """
     _require_run_permission(name, user)
     pipeline_of(name)
     dag_id = ingest_dag_id(name)
     started = _trigger_run(user, "run", name, dag_id, (body or RunBounds()).model_dump(exclude_none=True))
-    return {**started, "held": bool(dag_state(dag_id)["paused"])}
+    dag = dag_state(dag_id)
+    others = [run_id for run_id in dag["running"] if run_id not in (*dag["held"], started["run_id"])]
+    return {**started, "held": bool(dag["paused"]), "queued": bool(others)}
 
 
 RunId = Annotated[str, Path(description="Id of a run of the ingest DAG.")]
@@ -104,9 +109,9 @@ def cancel(name: str, run_id: RunId, user: GetUserDep) -> dict[str, Any]:
     """End a run of the ingest DAG that is under way or held, as *mark failed* of Airflow does.
 
     Its job ends within seconds. Windows that it has sealed stay published, and the next run publishes the rest.
-    Answers 409 if the run has already ended.
+    Answers 409 if the run or all its tasks have already ended.
     """
-    require_permission(user, "POST", name, run=True)
+    require_permission(user, "PUT", name, run=True)  # as for mark failed in Airflow
     pipeline_of(name)
     _mark_failed(ingest_dag_id(name), run_id)
     readings.expire(name)
@@ -287,7 +292,10 @@ def _set_paused(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
 
 
 def _mark_failed(dag_id: str, run_id: str) -> None:
-    """Do what Airflow does on *mark failed*. Answers 404 if there is no such run, and 409 if it has ended."""
+    """Do what Airflow does on *mark failed*.
+
+    Answers 404 if there is no such run, and 409 if it has ended, or all its tasks: Airflow ends the run soon after.
+    """
     with create_session() as session:
         run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id).with_for_update())
         if run is None:
@@ -295,6 +303,13 @@ def _mark_failed(dag_id: str, run_id: str) -> None:
         if run.state not in UNFINISHED_STATES:
             raise HTTPException(
                 409, f"expected an unfinished run, found {run_id} in state {run.state}. Nothing was changed"
+            )
+        states = session.scalars(
+            select(TaskInstance.state).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+        ).all()
+        if states and all(state in State.finished for state in states):
+            raise HTTPException(
+                409, f"expected an unfinished task in run {run_id}, found that all have ended. Nothing was changed"
             )
         dag = DBDagBag().get_dag_for_run(run, session)
         if dag is None:

@@ -1,6 +1,6 @@
 """State of a pipeline's DAG in Airflow: its last runs, and the error of the last failed run."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -111,7 +111,7 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
     with create_session() as session:
         latest = session.scalars(
             select(DagRun)
-            .where(DagRun.dag_id == dag_id, DagRun.run_id.not_in(idle))
+            .where(DagRun.dag_id == dag_id, or_(DagRun.state != "success", DagRun.run_id.not_in(idle)))
             .order_by(DagRun.run_after.desc())
             .limit(limit)
         )
@@ -138,10 +138,14 @@ def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
             .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id.in_(run_ids))
             .order_by(TaskInstance.start_date)
         ).all()
-    return {
-        run_id: _outcome({task: (str(state), attempt) for of, task, state, attempt in tasks if of == run_id})
-        for run_id in run_ids
-    }
+        are_of_runs = (DagRun.dag_id == dag_id, DagRun.run_id.in_(run_ids), DagRun.state == "failed")
+        failed = set(session.scalars(select(DagRun.run_id).where(*are_of_runs)))
+
+    def outcome(run_id: str) -> str:
+        own = {task: (str(state), attempt) for of, task, state, attempt in tasks if of == run_id}
+        return _outcome(own, has_failed=run_id in failed)
+
+    return {run_id: outcome(run_id) for run_id in run_ids}
 
 
 def planned_windows(dag_id: str, run_ids: Sequence[str]) -> dict[str, list[int]]:
@@ -163,12 +167,14 @@ def planned_windows(dag_id: str, run_ids: Sequence[str]) -> dict[str, list[int]]
     }
 
 
-def _outcome(tasks: dict[str, tuple[str, int]]) -> str:
+def _outcome(tasks: dict[str, tuple[str, int]], *, has_failed: bool) -> str:
     for task, (state, attempt) in tasks.items():
         if state in ("failed", "up_for_retry", *ACTIVE_STATES):
             which = f", attempt {attempt}" if attempt > 1 else ""
             words = {"failed": "failed in", "up_for_retry": "waits for a retry of"}
             return f"{words.get(state, 'is at')} task {task}{which}"
+    if has_failed:  # and no task: the run was ended while it was held, or before its first task
+        return "cancelled"
     ingest, _ = tasks.get(INGEST_TASK, ("None", 0))
     return {"success": "published", "skipped": "nothing new"}.get(ingest, "not started")
 
@@ -279,8 +285,12 @@ _NO_ERROR = "the task failed without an error in its log: it was killed, or did 
 _MAY_COME_LATER = (_UNREADABLE, _NO_ERROR)
 
 
-def running_log(dag_id: str, run_id: str, task_id: str) -> list[str]:
-    """The lines so far of the log of a running task; none if the task does not run, or its log cannot be read."""
+_LAST_LINES = 5000
+"""Of a log: those of a stage of half a day."""
+
+
+def running_log(dag_id: str, run_id: str, task_id: str) -> Collection[str]:
+    """The last lines so far of the log of a running task; none if the task does not run, or its log cannot be read."""
     with create_session() as session:
         instance = session.scalar(
             select(TaskInstance)
@@ -288,12 +298,14 @@ def running_log(dag_id: str, run_id: str, task_id: str) -> list[str]:
             .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == task_id)
             .where(TaskInstance.state == "running")
         )
-        if instance is None:
-            return []
-        try:
-            return [str(getattr(line, "event", "")) for line in _read_log(instance, instance.try_number)]
-        except Exception:  # of any log handler: the rest of the run's state can be shown without it
-            return []
+        session.expunge_all()  # a log is read for seconds, without a connection to the database
+    if instance is None:
+        return ()
+    try:
+        lines = _read_log(instance, instance.try_number)
+        return deque((str(getattr(line, "event", "")) for line in lines), _LAST_LINES)
+    except Exception:  # of any log handler: the rest of the run's state can be shown without it
+        return ()
 
 
 def _read_log(instance: TaskInstance, attempt: int) -> Iterable[Any]:

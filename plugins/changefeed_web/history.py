@@ -4,9 +4,11 @@ verifications.
 While a server does not answer, the answers have the last known values, and ``stale`` says why and since when.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -36,9 +38,6 @@ from changefeed_web.pipelines import pipeline_of
 from changefeed_web.readings import Staleness
 
 router = APIRouter(tags=["history"])
-
-MANIFESTS = 500
-"""Windows of which the runs are shown. A run may freeze many."""
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Number of entries, the latest first; 1 to 100.")]
 
@@ -106,7 +105,10 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
     in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: its tasks that are
-    ``done``, as to decode a slice each, messages, rate and time left; null until then, and if you may not read the log.
+    ``done``, as to decode a slice each, messages, rate and time left; null until then, for continuous runs, and if you
+    may not read the log.
+
+    ``may_cancel`` says that you may end a run of the pipeline.
     """
     require_permission(user, "GET", name)
     require_permission(user, "GET", name, run=True)
@@ -115,40 +117,42 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     latest = runs(dag_id, limit)
     run_ids = [run["run_id"] for run in latest]
     said, planned = outcomes(dag_id, run_ids), planned_windows(dag_id, run_ids)
-    sealed = _by_run(dag_id, position.manifests(pipeline, MANIFESTS, stale))
+    sealed = _by_run(dag_id, latest, position.windows_in(position.commit_log(pipeline, stale)))
     shown = []
     for run in latest:
         own, plan, under_way = sealed[run["run_id"]], planned.get(run["run_id"]), run["state"] in UNFINISHED_STATES
-        rows = sum(count for manifest in own for ops in manifest["rows"].values() for count in ops.values())
         progress = {
-            "windows": sorted(manifest["window"]["number"] for manifest in own),
-            "rows": rows,
+            "windows": sorted(window.number for window in own),
+            "rows": sum(window.rows for window in own),
             "planned": len(plan) if plan else None,
             "seconds_left": _seconds_left(own, plan) if under_way else None,
-            "live": live_progress(pipeline, run["run_id"], plan, stale, logs=logs) if under_way else None,
+            "live": live_progress(pipeline, run, plan, stale, logs=logs) if under_way else None,
         }
         shown.append({**run, "outcome": said[run["run_id"]], **progress})
-    return {"runs": shown, "stale": stale.to_json()}
+    may_cancel = has_permission(user, "PUT", dag_id, run=True)
+    return {"runs": shown, "may_cancel": may_cancel, "stale": stale.to_json()}
 
 
-def _by_run(dag_id: str, manifests: Sequence[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:
-    """The manifests of the windows that each run of the DAG froze, by the run's id."""
-    found = defaultdict[str, list[dict[str, Any]]](list)
-    froze = runs_at(dag_id, [manifest["window"]["frozen_at_ms"] for manifest in manifests])
-    for manifest, run in zip(manifests, froze, strict=True):
+def _by_run(
+    dag_id: str, runs: Sequence[Mapping[str, Any]], windows: Sequence[SealedWindow]
+) -> Mapping[str, list[SealedWindow]]:
+    """Those of ``windows`` that each of ``runs`` of the DAG froze, by the run's id. A run may freeze hundreds."""
+    found = defaultdict[str, list[SealedWindow]](list)
+    first = min((datetime.fromisoformat(run["start"]).timestamp() for run in runs if run["start"]), default=math.inf)
+    own = [window for window in windows if window.frozen_at_ms >= first * 1000]
+    for window, run in zip(own, runs_at(dag_id, [window.frozen_at_ms for window in own]), strict=True):
         if run:
-            found[run["run_id"]].append(manifest)
+            found[run["run_id"]].append(window)
     return found
 
 
-def _seconds_left(sealed: Sequence[dict[str, Any]], planned: Sequence[int] | None) -> float | None:
+def _seconds_left(sealed: Sequence[SealedWindow], planned: Sequence[int] | None) -> float | None:
     """The seconds until all ``planned`` windows are sealed, at the rate of those that are; None if none is."""
     if not sealed or not planned:
         return None
-    began = min(manifest["window"]["frozen_at_ms"] for manifest in sealed)
-    took = max(manifest["sealed_at_ms"] for manifest in sealed) - began
-    left = len(set(planned) - {manifest["window"]["number"] for manifest in sealed})
-    return float(took) / 1000 / len(sealed) * left
+    took = max(window.sealed_at_ms for window in sealed) - min(window.frozen_at_ms for window in sealed)
+    left = len(set(planned) - {window.number for window in sealed})
+    return took / 1000 / len(sealed) * left
 
 
 @router.get("/pipelines/{name}/seeks", dependencies=[Depends(slots.look)])

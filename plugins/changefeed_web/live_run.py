@@ -1,6 +1,6 @@
 """How far a run under way is with its current window, by the commit log and by the log of its task."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ def last_stage(lines: Iterable[str]) -> Stage | None:
     """
     stage: Stage | None = None
     for line in lines:
-        if _SEALED in line:
+        if line.startswith(_SEALED):
             stage = None  # the stages of the next window begin
         elif (read := read_log_text(line)) is not None:
             name, progress = read
@@ -64,12 +64,14 @@ def current_window(planned: Sequence[int] | None, begun: Collection[int]) -> int
 
 
 def live_progress(
-    pipeline: Pipeline, run_id: str, planned: Sequence[int] | None, stale: Staleness, *, logs: bool
+    pipeline: Pipeline, run: Mapping[str, Any], planned: Sequence[int] | None, stale: Staleness, *, logs: bool
 ) -> dict[str, Any]:
-    """What a run under way has done of its current window; ``planned`` is that of `current_window`.
+    """What ``run``, one under way of `dag_state.runs`, has done of its current window; ``planned`` is that of
+    `current_window`.
 
     ``window`` is its number, None while none is begun. ``topic_partitions`` and ``messages`` are those that all its
-    attempts have committed to Kafka. ``stage`` is that of the job; None without ``logs``, and until the job logs one.
+    attempts have committed to Kafka. ``stage`` is that of the job; None without ``logs``, until the job logs one, and
+    of continuous runs, whose windows take seconds and whose logs are long.
     Raises ChangefeedError if the commit log cannot be read.
     """
     from changefeed.pipeline.open_windows import progress_in_window
@@ -77,7 +79,7 @@ def live_progress(
     log = position.commit_log(pipeline, stale)
     number = current_window(planned, log.begun)
     published = progress_in_window(log.begun[number], log.progress).values() if number is not None else ()
-    stage = _stage_of(pipeline, run_id) if logs else None
+    stage = _stage_of(pipeline, run["run_id"]) if logs and planned and run["state"] == "running" else None
     return {
         "window": number,
         "topic_partitions": sum(each.messages > 0 for each in published),

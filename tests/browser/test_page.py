@@ -353,6 +353,13 @@ def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page)
     assert page.faults() == []
 
 
+def answer(page: Page, name: str, value: str) -> None:
+    """Answer a question of a new pipeline."""
+    field = page.find(f"[name={name}]")
+    field.clear()
+    field.send_keys(value, Keys.TAB)
+
+
 @pytest.mark.extended
 def test_columns_of_a_new_pipeline_are_left_out_or_masked(page: Page) -> None:
     """The columns of the key cannot be, with the reason."""
@@ -363,9 +370,9 @@ def test_columns_of_a_new_pipeline_are_left_out_or_masked(page: Page) -> None:
         width(page, 1280)
         page.open("new")
         text = page.find("textarea.code")
-        tables = page.find("[name=tables]")
-        tables.clear()
-        tables.send_keys("page.*", Keys.TAB)
+        page.click("[name=pair] option", "Other connections")
+        for name, value in (("source", "mysql_shop"), ("kafka", "kafka_shop"), ("tables", "page.*")):
+            answer(page, name, value)
         page.click("button", "Test the connections")
         page.click("details[data-columns='page.people'] summary")
         row = page.find("details[data-columns='page.people'] tr", "primary key").text
@@ -386,11 +393,20 @@ def test_columns_of_a_new_pipeline_are_left_out_or_masked(page: Page) -> None:
         ]
         wait_until(lambda: "\n".join(lines) in (text.get_property("value") or ""), "the YAML has them", WAIT)
         shots(page, "new-pipeline-columns")
+        for name, value in (("kafka", "kafka_other"), ("kafka", "kafka_shop"), ("tables", "/page.p.*/")):
+            answer(page, name, value)
+        wait_until(lambda: "/page.p.*/" in (text.get_property("value") or ""), "the YAML has the pattern", WAIT)
+        assert "\n".join(lines) in (text.get_property("value") or ""), "only a change of the source drops choices"
+        answer(page, "tables", "page.*")
+        page.click("button", "Test the connections")
+        page.find("details[data-columns='page.people'] tr", "primary key")
         page.click(f"{choice.format('email')} option", "publish")
         wait_until(lambda: "email" not in (text.get_property("value") or ""), "it is published again", WAIT)
         page.click("button", "Check")
         page.find(".findings")
         assert "columns" not in " ".join(one.text for one in page.browser.find_elements(By.CSS_SELECTOR, ".problem"))
+        answer(page, "source", "mysql_other")
+        page.find(".notice", "2 choices of columns to leave out or mask were dropped, because the source is another")
     finally:
         page.site.mysql.execute("DROP TABLE page.people")
 

@@ -165,6 +165,17 @@ def test_route_requires_exactly_the_rights_in_the_table(walk: Site, row: Row) ->
             assert dag_id in refused.json()["detail"]
 
 
+def test_the_right_to_start_runs_does_not_cancel_them(walk: Site) -> None:
+    """Airflow requires PUT on runs for *mark failed*, too."""
+    run = f"run changefeed_ingest__{OWN}"
+    path = f"{PREFIX}/api/pipelines/{OWN}/runs/manual__1/cancel"
+    with walk.client("rita") as limited:
+        walk.give_rights(f"GET dag changefeed_ingest__{OWN}", f"POST {run}", f"GET {run}")
+        assert limited.post(path).status_code == 403
+        walk.give_rights(f"PUT {run}")
+        assert limited.post(path).status_code == 422, "the pipeline's file is invalid"
+
+
 @pytest.mark.extended
 @parametrize_rows([row for row in TABLE if row.may[LIMITED] in ("✓", "–") and not row.rights(OWN)])
 def test_rights_on_one_pipeline_allow_no_global_route(walk: Site, row: Row) -> None:

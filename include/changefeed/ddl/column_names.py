@@ -52,6 +52,14 @@ def other_names(timeline: SchemaTimeline, at: BinlogCoordinates, table: TableNam
     return tuple(sorted((name, position) for name, position in known.items() if name not in doubtful))
 
 
+def all_names(timeline: SchemaTimeline) -> list[frozenset[tuple[TableName, str]]]:
+    """For each column of each table, dropped ones too, all (table, name in lower case) that it ever had."""
+    columns = _Columns(timeline.initial.tables)
+    for entry in timeline.entries:
+        columns.move(entry, timeline)
+    return [frozenset(names) for names in columns.names.values()]
+
+
 class _Columns:
     """A number for each column of each table, which stays the same through renames, and all ``names`` of each."""
 
@@ -70,7 +78,8 @@ class _Columns:
             return
         read = read_statement(entry.sql, SessionContext(entry.database), timeline.initial.server)
         origins, renamed = _origins(read), _renamed_columns(read)
-        before = {name: dict(zip(self._spelled[name], self.of[name], strict=True)) for name in self.of}
+        concerned = {*entry.tables, *origins.values()} & self.of.keys()
+        before = {name: dict(zip(self._spelled[name], self.of[name], strict=True)) for name in concerned}
         for name in entry.tables:
             self.of.pop(name, None)
             self._spelled.pop(name, None)

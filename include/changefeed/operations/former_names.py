@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
-from changefeed.ddl.column_names import other_names
+from changefeed.ddl.column_names import all_names
 from changefeed.ddl.history import SchemaHistory
-from changefeed.ddl.names import TableName
-from changefeed.ddl.table import Table
 from changefeed.settings.pipeline import Pipeline
 
 
 @dataclass
 class FormerNames:
-    """Earlier names of the columns that ``pipeline`` hides: records from before a rename have them.
+    """All names of the columns that ``pipeline`` hides under any of them: older records have an earlier name.
 
+    A name that a hidden column had and another column has is hidden, too, because a record does not say which it is of.
     ``history`` is None before the first window; then no name is known.
     """
 
     pipeline: Pipeline
     history: SchemaHistory | None
-    _known: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, table: str) -> frozenset[str]:
-        """The names in lower case of a "database.table"; none for a table that was dropped."""
-        if table not in self._known:
-            self._known[table] = self._read(table)
-        return self._known[table]
+        """The names in lower case of a "database.table", also of one that was renamed or dropped."""
+        return self._by_table.get(table, frozenset())
 
-    def _read(self, table: str) -> frozenset[str]:
-        if self.history is None:
-            return frozenset()
-        name = TableName(*table.partition(".")[::2])
-        latest = self.history.timeline.latest.tables.get(name)
-        if not isinstance(latest, Table):
-            return frozenset()
-        columns = latest.schema.columns
-        hidden = {place for place, column in enumerate(columns) if self.pipeline.hides(*name, column.name)}
-        names = other_names(self.history.timeline, self.history.until, name) if hidden else ()
-        return frozenset(former for former, place in names if place in hidden)
+    @cached_property
+    def _by_table(self) -> Mapping[str, frozenset[str]]:
+        hidden = defaultdict[str, set[str]](set)
+        for names in all_names(self.history.timeline) if self.history is not None else ():
+            # a column with one name is hidden by that name
+            if len(names) > 1 and any(self.pipeline.hides(*table, name) for table, name in names):
+                for table, name in names:
+                    hidden[f"{table.database}.{table.table}"].add(name)
+        return {table: frozenset(names) for table, names in hidden.items()}

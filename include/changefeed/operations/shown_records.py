@@ -59,7 +59,7 @@ class ShownRecord:
 
     ``coordinates`` are FILE:POSITION of the change, '' if the record has none. ``window`` is the number of the window
     that published it; None if no window in the commit log did, as for rows of snapshots and backfills. ``tables`` are
-    the tables of which the row may be.
+    the tables of which the row may be. ``is_read`` says that a snapshot read the row.
     """
 
     record: KafkaRecord
@@ -72,6 +72,7 @@ class ShownRecord:
     headers: tuple[tuple[str, str], ...]
     window: int | None
     tables: tuple[str, ...]
+    is_read: bool
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the REST API."""
@@ -94,6 +95,7 @@ class ShownRecord:
             "meant_for": headers.get("changefeed.topic"),
             "window": self.window,
             "tables": list(self.tables),
+            "is_read": self.is_read,
         }
 
 
@@ -133,6 +135,7 @@ class RecordView:
             tuple(self._headers(record)),
             window,
             tables,
+            event is not None and event.is_read,
         )
 
     def named_tables(self, record: KafkaRecord) -> set[str]:

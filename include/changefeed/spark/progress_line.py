@@ -41,19 +41,25 @@ class Progress:
 def log_text(what: str, progress: Progress) -> str:
     """The text of a log for the ``progress`` of the stage ``what``, whose units are tasks; `read_log_text` reads it."""
     counted = "" if progress.rows is None else f", {progress.rows:,} {progress.counted} so far"
-    return f"{what}: {progress.done} of {progress.total} tasks done{counted}"
+    return f"{what}: {progress.done} of {max(progress.done, progress.total)} tasks done{counted}"
 
 
-_LOG_TEXT = re.compile(r"([a-z ]+): (\d+) of (\d+) tasks done(?:, ([\d,]+) messages so far)?\s*$")
+_LOG_TEXT = re.compile(
+    r"INFO changefeed\.spark\.progress: (scout|decode|decode and publish|compare|publish): "
+    r"(\d{1,15}) of (\d{1,15}) tasks done(?:, (\d[\d,]{0,19}) messages so far)?"
+)
+"""A complete line of a job's log, as `run_as_job` formats it, so that no text of another program is taken for one."""
 
 
 def read_log_text(line: str) -> tuple[str, Progress] | None:
-    """Stage and progress at the end of a log's line, of `log_text`; None for other lines."""
-    if (found := _LOG_TEXT.search(line)) is None:
+    """Stage and progress of a line of a job's log with a `log_text`; None for other lines."""
+    if (found := _LOG_TEXT.fullmatch(line.rstrip())) is None:
         return None
     what, done, total, messages = found.groups()
+    if int(done) > int(total):
+        return None
     rows = None if messages is None else int(messages.replace(",", ""))
-    return what.strip(), Progress(int(done), int(total), "tasks", rows, "messages")
+    return what, Progress(int(done), int(total), "tasks", rows, "messages")
 
 
 def _duration(seconds: float) -> str:

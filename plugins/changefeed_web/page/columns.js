@@ -16,7 +16,7 @@ const IN_KEY = "in the primary key: it may be neither left out nor masked, becau
 // The choices for the columns of a source's tables. `connections` returns the source and cluster, and `changed` is called
 // after each choice.
 export function columnChoices(connections, changed) {
-  let chosen = new Map(); // by pattern of the column: its table's name, treatment and argument
+  let chosen = new Map(); // by pattern of the column: its treatment and argument
   let parts = new Map(); // by table, so that an open one stays open
   const part = (one) => {
     const name = `${one.database}.${one.table}`;
@@ -26,14 +26,20 @@ export function columnChoices(connections, changed) {
   return {
     draw: (place, tables) => place.replaceChildren(...(tables.length ? [el("h3", {}, "Columns left out or masked"),
       el("p", { class: "soft" }, "Open a captured table to choose. Values that are left out or masked never reach Kafka."), ...tables.map(part)] : [])),
-    // The settings of the choices for captured tables.
-    rules: (isCaptured) => {
-      const rules = [...chosen].filter(([, one]) => isCaptured(one.table));
+    // The settings of all choices, also for tables that no pattern captures now: only the server knows all patterns.
+    rules: () => {
+      const rules = [...chosen];
       const exclude = rules.filter(([, { kind }]) => kind === "exclude").map(([pattern]) => pattern);
       const mask = Object.fromEntries(rules.filter(([, { kind }]) => kind !== "exclude").map(([pattern, one]) => [pattern, maskOf(one)]));
       return { ...(exclude.length ? { exclude } : {}), ...(Object.keys(mask).length ? { mask } : {}) };
     },
-    forget: () => { chosen = new Map(); parts = new Map(); },
+    // Drop the choices, as for another source; returns how many there were.
+    forget: () => {
+      const { size } = chosen;
+      chosen = new Map();
+      parts = new Map();
+      return size;
+    },
   };
 }
 
@@ -73,7 +79,7 @@ function choice(column, name, chosen, changed) {
   const select = el("select", { "aria-label": `What records have of ${name}.${column.name}` }, possible.map(([kind, text]) => el("option", { value: kind }, text)));
   const take = () => {
     if (select.value === PUBLISH) chosen.delete(pattern);
-    else chosen.set(pattern, { table: name, kind: select.value, argument: input.value });
+    else chosen.set(pattern, { kind: select.value, argument: input.value });
     changed();
   };
   select.addEventListener("change", () => {

@@ -3,6 +3,7 @@
 import { actionMenu } from "./actions.js";
 import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
+import { runText, seekDialog } from "./dialogs.js";
 import { bytes, duration, el, every, hollow, loading, number, problem, table, toast, when, whenText } from "./dom.js";
 import { activity, overTime, sentence } from "./overview.js";
 import { Runs } from "./runs.js";
@@ -86,7 +87,7 @@ export async function detail(main, alive, name, tab) {
   };
 
   const drawActions = (pipeline) => {
-    const run = el("button", { class: "primary", onclick: () => act(run, (done) => `Run ${done.run_id} ${done.held ? "is held until the pipeline is resumed" : "started"}`, () => post(`${path}/run`, {})) }, "Run now");
+    const run = el("button", { class: "primary", onclick: () => act(run, runText, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
     const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
     actions.replaceChildren(run, pause, menu);
@@ -311,7 +312,7 @@ export async function detail(main, alive, name, tab) {
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
       !seen.tables || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
-      quietly("runs", parts.runs, (found) => runs.draw(found.runs)),
+      quietly("runs", parts.runs, (found) => runs.draw(found.runs, found.may_cancel)),
       quietly("snapshots", parts.snapshots, drawSnapshots),
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
       quietly("verifications", parts.verifications, drawVerifications),

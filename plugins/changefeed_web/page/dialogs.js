@@ -214,10 +214,11 @@ export function runDialog(path, pipeline, after) {
   const message = el("div", { "aria-live": "polite" });
   const start = el("button", { class: "primary" }, "Start the run");
   const box = dialog(`Run ${pipeline.name} until…`,
-    el("p", { class: "soft" }, "Publishes new changes from the checkpoint on, and ends at the first of these limits. Without one it ends at the head, as Run now does."),
+    el("p", { class: "soft" }, "Publishes new changes from the checkpoint on, and ends at the first of these limits. ", pipeline.run_for
+      ? `Without a place or a size it publishes what comes for ${pipeline.run_for}, as Run now does.` : "Without one it ends at the head, as Run now does."),
     el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "none yet"), "."),
     el("div", { class: "fields" },
-      el("div", { class: "wide" }, field("Until", "FILE:POSITION of a commit boundary after the checkpoint; empty: the head", until), choice(until, "Begin of a binlog file", beginOf)),
+      el("div", { class: "wide" }, field("Until", "FILE:POSITION of a commit boundary after the checkpoint; empty: no place", until), choice(until, "Begin of a binlog file", beginOf)),
       field("Maximum bytes", "of binlog; the run ends at the last commit before; empty: no limit", size),
       field("Maximum seconds", "after which no further window begins; empty: no limit", seconds)),
     note, message, el("div", { class: "row" }, start));
@@ -226,8 +227,11 @@ export function runDialog(path, pipeline, after) {
     ...(size.value ? { max_bytes: Number(size.value) } : {}),
     ...(seconds.value ? { max_seconds: Number(seconds.value) } : {}),
   });
-  startAtOnce(box, message, start, `${path}/run`, limits, (done) => `Run ${done.run_id} ${done.held ? "is held until the pipeline is resumed" : "started"}`, after);
+  startAtOnce(box, message, start, `${path}/run`, limits, runText, after);
 }
+
+// What has become of a run that was asked for.
+export const runText = ({ run_id: run, held, queued }) => `Run ${run} ${held ? "is held until the pipeline is resumed" : queued ? "is queued until the run under way has ended" : "started"}`;
 
 // Start an action without a plan when `start` is clicked.
 function startAtOnce(box, message, start, path, values, text, after) {

@@ -45,20 +45,21 @@ export async function records(main, alive, name) {
     if (alive()) content.replaceChildren(error.status === 403 ? hollow("h2", "You may not see records", error.message) : problem("The topics cannot be read", error.message));
     return;
   }
-  if (alive()) search(content, alive, path, found.topics, (letter) => retry(pipelinePath, letter));
+  if (alive()) search(content, alive, path, found.topics, (letter) => retry(pipelinePath, letter, alive));
 }
 
 const LETTERS = "Dead letters are records that Kafka refused, and changes for which a function failed. They stay in this topic until its retention deletes them. No run reads them, so nothing has to be discarded.";
 
-// Open the replay of the binlog file and the table of a dead letter.
-async function retry(path, letter) {
+// Returns what opens the replay of the binlog file and the table of a dead letter.
+async function retry(path, letter, alive) {
   const [file] = letter.coordinates.split(/:(?=\d+$)/);
   const tables = letter.tables.length ? `the changes of ${letter.tables.join(", ")}` : "all changes";
   const about = `Publishes ${tables} in ${file} again, not only this record. The reason was: ${letter.reason}. Remove its cause first, or the record becomes a dead letter again. With a suffix, the changes go to topics of their own; without one, consumers of the live topics get all of them a second time.`;
   try {
-    backfillDialog(path, await get(path), async () => {}, { file, tables: letter.tables, about });
+    const pipeline = await get(path);
+    return () => { if (alive()) backfillDialog(path, pipeline, async () => {}, { file, tables: letter.tables, about }); };
   } catch (error) {
-    toast(error.message, true);
+    return () => { if (alive()) toast(error.message, true); };
   }
 }
 
@@ -189,9 +190,20 @@ function parts(record, { searchKey, retryLetter }) {
 }
 
 // How the change of a dead letter is published again. Rows of a snapshot are in no binlog file.
-const again = (record, retryLetter) => (record.coordinates
-  ? el("div", { class: "row" }, el("button", { onclick: () => retryLetter(record) }, "Retry…"), el("span", { class: "soft" }, "Opens a replay of its binlog file and table."))
-  : el("p", { class: "soft" }, "A snapshot read this row: take a snapshot of its table to publish it again."));
+function again(record, retryLetter) {
+  if (!record.coordinates) {
+    return el("p", { class: "soft" }, record.is_read ? "A snapshot read this row: take a snapshot of its table to publish it again."
+      : "The record has no coordinates, so the file of its change is not known.");
+  }
+  const button = el("button", { onclick: async () => {
+    button.disabled = true;
+    const open = await retryLetter(record);
+    button.disabled = false;
+    button.focus(); // which returns there from the dialog
+    open();
+  } }, "Retry…");
+  return el("div", { class: "row" }, button, el("span", { class: "soft" }, "Opens a replay of its binlog file and table."));
+}
 
 const fold = (title, content, open = false) => el("details", { open }, el("summary", {}, title), content);
 

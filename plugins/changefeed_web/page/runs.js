@@ -18,15 +18,16 @@ export class Runs {
     this.drawn = "";
   }
 
-  draw(runs) {
+  // `mayCancel` says that the user may end a run.
+  draw(runs, mayCancel) {
     if (!this.ended.isConnected) this.part.replaceChildren(el("h2", {}, "Runs"), this.underWay, this.ended);
     const text = JSON.stringify(runs.map(({ live, seconds_left: left, ...rest }) => rest));
     if (text !== this.drawn) this.ended.replaceChildren(runs.length ? tableOf(runs) : el("p", { class: "empty" }, "None yet. A run publishes the changes since the last one."));
     this.drawn = text;
-    this.drawUnderWay(runs.filter(({ state }) => UNFINISHED.has(state)));
+    this.drawUnderWay(runs.filter(({ state }) => UNFINISHED.has(state)), mayCancel);
   }
 
-  drawUnderWay(runs) {
+  drawUnderWay(runs, mayCancel) {
     const ids = new Set(runs.map((run) => run.run_id));
     for (const [id, { card }] of this.cards) {
       if (ids.has(id)) continue;
@@ -37,7 +38,8 @@ export class Runs {
     }
     for (const run of runs) {
       if (!this.cards.has(run.run_id)) this.add(run);
-      const { state, figures } = this.cards.get(run.run_id);
+      const { state, figures, cancel } = this.cards.get(run.run_id);
+      cancel.hidden = !mayCancel;
       state.textContent = run.state === "running" ? run.outcome : run.state;
       figures.replaceChildren(...figuresOf(run));
     }
@@ -52,7 +54,7 @@ export class Runs {
         el("div", { class: "row" }, el("h3", {}, run.run_id), state),
         el("div", { class: "row" }, el("a", { class: "button", href: airflow(`${run.href}/tasks/ingest`), target: "_top" }, "Log"), cancel)),
       figures);
-    this.cards.set(run.run_id, { card, state, figures });
+    this.cards.set(run.run_id, { card, state, figures, cancel });
     this.underWay.append(card);
   }
 }

@@ -19,6 +19,7 @@ export function wizard(field, offered, formats) {
   const picker = el("section", { class: "card", "aria-label": "Tables of the source", hidden: true });
   const state = { inputs, offered, field, tested, answer, written: field.text.value, round: 0, writing: null };
   state.columns = columnChoices(() => connectionsOf(state), () => begin(state, false));
+  let { source } = connectionsOf(state);
   const test = el("button", { onclick: () => tryServers(state, test, picker) }, "Test the connections");
   const others = el("div", { class: "fields wide" }, question("Source", "connection of the MySQL or MariaDB server", inputs.source), question("Kafka", "connection of the cluster", inputs.kafka));
   const registry = question("Schema registry", "connection of the registry", inputs.registry);
@@ -41,7 +42,11 @@ export function wizard(field, offered, formats) {
     if ([inputs.pair, inputs.source, inputs.kafka].includes(target)) {
       tested.replaceChildren(); // they are of the former connections
       picker.hidden = true;
-      state.columns.forget();
+    }
+    if (source !== connectionsOf(state).source) {
+      ({ source } = connectionsOf(state));
+      const count = state.columns.forget();
+      if (count) tested.replaceChildren(el("p", { class: "notice" }, `${count === 1 ? "1 choice" : `${count} choices`} of columns to leave out or mask ${count === 1 ? "was" : "were"} dropped, because the source is another one. Choose again after the test of the connections.`));
     }
     begin(state, false);
   });
@@ -80,7 +85,7 @@ function answersOf(state) {
   const { inputs } = state;
   const patterns = patternsOf(inputs);
   const answers = {
-    ...connectionsOf(state), ...state.columns.rules((name) => isCaptured(patterns, name)), name: inputs.name.value.trim(), tables: patterns, format: inputs.format.value,
+    ...connectionsOf(state), ...state.columns.rules(), name: inputs.name.value.trim(), tables: patterns, format: inputs.format.value,
     start: inputs.start.value, schedule: inputs.schedule.value.trim() || "none",
   };
   return inputs.format.value === "avro" && inputs.registry.value.trim() ? { ...answers, registry: inputs.registry.value.trim() } : answers;

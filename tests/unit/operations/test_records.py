@@ -293,6 +293,16 @@ def test_foreign_headers_do_not_stop_a_search(id: bytes) -> None:
     assert shown.coordinates in ("", "binlog.000001:4")
 
 
+def test_only_rows_of_snapshots_are_shown_as_read_by_one() -> None:
+    read, other = _read(f"{SERVER}/shop.orders#3:7/0"), _read("no id")
+    shown = [view(shop()).show(one).to_json() for one in (read, other, record())]
+    assert [(one["is_read"], one["coordinates"]) for one in shown] == [
+        (True, ""),
+        (False, ""),
+        (False, "binlog.000001:4"),
+    ]
+
+
 @pytest.mark.parametrize("after", ["x", 5, [{"a": 1}]])
 def test_foreign_values_have_no_changes(after: Any) -> None:
     value = {"op": "c", "source": {"db": "shop", "table": "orders"}, "before": None, "after": after}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -13,11 +14,12 @@ from airflow.models import import_all_models
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from fastapi import HTTPException
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
-from changefeed_web import dag_state
+from changefeed_web import actions, dag_state
 from changefeed_web.dag_state import dag_states, last_errors
 
 BEGAN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
@@ -41,11 +43,16 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             dag = {"dag_id": dag_id, "is_paused": paused, "is_stale": dag_id == "c", "bundle_name": "dags"}
             connection.execute(_insert(DagModel, dag))
         runs = [("a", "1", "success", 0), ("a", "2", "running", 60), ("a", "3", "queued", 30), ("b", "2", "failed", 0)]
+        runs += [("f", "1", "running", 0), ("g", "1", "running", 0)]
+        runs += [("e", "idle", "success", 0), ("e", "published", "success", 10), ("e", "cancelled", "failed", 20)]
         for dag_id, run_id, state, seconds in runs:
             moment = BEGAN + timedelta(seconds=seconds)
             run = {"dag_id": dag_id, "run_id": run_id, "state": state, "run_after": moment, "log_template_id": 1}
             connection.execute(_insert(DagRun, run))
         tasks = [("a", "2", "plan", "success"), ("a", "2", "ingest", "up_for_retry"), ("b", "2", "ingest", "failed")]
+        tasks += [("f", "1", "plan", "success"), ("f", "1", "ingest", "failed"), ("g", "1", "ingest", "running")]
+        tasks += [("e", "published", "plan", "success"), ("e", "published", "ingest", "success")]
+        tasks += [("e", run_id, task, "skipped") for run_id in ("idle", "cancelled") for task in ("plan", "ingest")]
         for dag_id, run_id, task_id, state in tasks:
             task = {"id": uuid4(), "dag_id": dag_id, "run_id": run_id, "task_id": task_id, "state": state}
             connection.execute(_insert(TaskInstance, {**task, "try_number": 1, "max_tries": 2, "map_index": -1}))
@@ -92,3 +99,42 @@ def test_errors_are_of_the_named_runs_and_their_logs_are_read_once(
         assert errors["b"]["text"].startswith("to see the error, you need Airflow's permission")
     assert read == ["a"]
     assert last_errors({"a": "1", "b": "3"}, lambda _: True) == {}
+
+
+@pytest.mark.usefixtures("queries")
+def test_run_that_was_cancelled_before_its_first_task_is_shown_as_cancelled() -> None:
+    assert [run["run_id"] for run in dag_state.runs("e", 10)] == ["cancelled", "published"]
+    said = dag_state.outcomes("e", ["cancelled", "published", "idle"])
+    assert said == {"cancelled": "cancelled", "published": "published", "idle": "nothing new"}
+
+
+@pytest.mark.usefixtures("queries")
+def test_run_whose_tasks_have_all_ended_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "create_session", vars(dag_state)["create_session"])
+    with pytest.raises(HTTPException) as refused:
+        actions._mark_failed("f", "1")
+    assert refused.value.status_code == 409
+    assert refused.value.detail.startswith("expected an unfinished task in run 1, found that all have ended")
+
+
+@pytest.mark.usefixtures("queries")
+def test_log_is_read_outside_of_the_session_and_its_last_lines_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may be large, and on a server that is slow."""
+    create_session = vars(dag_state)["create_session"]
+    opened: list[Any] = []
+
+    @contextmanager
+    def session() -> Iterator[Any]:
+        with create_session() as one:
+            opened.append(one)
+            yield one
+            opened.remove(one)
+
+    def read(*_: object) -> Iterator[SimpleNamespace]:
+        assert not opened
+        yield from (SimpleNamespace(event=str(number)) for number in range(6000))
+
+    monkeypatch.setattr(dag_state, "create_session", session)
+    monkeypatch.setattr(dag_state, "_read_log", read)
+    assert list(dag_state.running_log("g", "1", "ingest")) == [str(number) for number in range(1000, 6000)]
+    assert list(dag_state.running_log("f", "1", "ingest")) == []

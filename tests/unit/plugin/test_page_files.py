@@ -33,6 +33,14 @@ def test_dialogs_mark_the_fields_that_requests_and_params_require() -> None:
     assert "null" not in verify_params([])["sample_percent"].schema["type"]
 
 
+@pytest.mark.parametrize("path", sorted(PAGE.glob("*.js")), ids=lambda path: path.name)
+def test_each_dialog_that_a_file_opens_is_imported_or_defined(path: Path) -> None:
+    text = path.read_text()
+    imported = " ".join(re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE))
+    known = set(re.findall(r"\w+", imported)) | set(re.findall(r"function (\w+)", text))
+    assert set(re.findall(r"\b(\w+Dialog)\(", text)) - known == set()
+
+
 def test_editor_has_the_line_height_of_its_style() -> None:
     script, style = (PAGE / "code-field.js").read_text(), (PAGE / "page.css").read_text()
     line, top = (re.findall(rf"const {name} = (\d+);", script)[0] for name in ("LINE", "TOP"))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.spark.progress_line import Progress, log_text
-from changefeed_web.history import _seconds_left
-from changefeed_web.live_run import current_window, last_stage
+from changefeed_web import history, live_run
+from changefeed_web.activity import SealedWindow
+from changefeed_web.history import _by_run, _seconds_left
+from changefeed_web.live_run import Stage, current_window, last_stage, live_progress
+from changefeed_web.readings import Staleness
 
 
-def sealed(number: int, frozen_at_ms: int, sealed_at_ms: int) -> dict[str, Any]:
-    return {"window": {"number": number, "frozen_at_ms": frozen_at_ms}, "sealed_at_ms": sealed_at_ms}
+def sealed(number: int, frozen_at_ms: int, sealed_at_ms: int, rows: int = 1) -> SealedWindow:
+    place = BinlogCoordinates("binlog.000001", 4)
+    return SealedWindow(number, place, place, frozen_at_ms, sealed_at_ms, rows)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +42,7 @@ def test_stage_of_a_job_is_read_from_its_last_lines() -> None:
         logged("publish", 1, 2, 999),
         "sealed window 1: 5 rows in 5 messages, seconds {}",
         logged("scout", 3, 4),
+        "INFO other: a value with sealed window 1: 5 rows",
         logged("decode", 0, 12, 0),
         "WARN a line of Spark: 3 of 4 tasks done, and more",
         logged("decode", 3, 12, 60_000),
@@ -56,9 +64,10 @@ def test_stage_of_a_job_is_read_from_its_last_lines() -> None:
     [
         ([], None),
         ([logged("publish", 1, 2, 999), "sealed window 1: 5 rows"], None),
+        ([logged("decode", 0, 1), "INFO other: decode: 1 of 2 tasks done"], ("decode", 0, 1, None, None, None)),
         ([logged("decode and publish", 0, 1)], ("decode and publish", 0, 1, None, None, None)),
     ],
-    ids=["no line", "sealed", "without messages"],
+    ids=["no line", "sealed", "of others", "without messages"],
 )
 def test_stage_without_figures_has_none(lines: list[str], found: tuple[object, ...] | None) -> None:
     stage = last_stage(lines)
@@ -80,3 +89,45 @@ def test_current_window_is_begun_and_of_the_run(
     planned: list[int] | None, begun: list[int], window: int | None
 ) -> None:
     assert current_window(planned, begun) == window
+
+
+@pytest.mark.parametrize(
+    ("state", "planned", "logs", "read"),
+    [
+        ("running", [1], True, ["r"]),
+        ("queued", [1], True, []),  # else it would replace what is cached of the running one
+        ("running", [], True, []),
+        ("running", None, True, []),
+        ("running", [1], False, []),
+    ],
+)
+def test_log_is_read_of_a_running_run_with_planned_windows_only(
+    monkeypatch: pytest.MonkeyPatch, state: str, planned: list[int] | None, logs: bool, read: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def stage_of(_: object, run_id: str) -> Stage:
+        asked.append(run_id)
+        return Stage("decode", Progress(1, 2), 10)
+
+    monkeypatch.setattr(live_run, "_stage_of", stage_of)
+    monkeypatch.setattr("changefeed_web.position.commit_log", lambda *_: SimpleNamespace(begun={}, progress={}))
+    pipeline: Any = None
+    found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs)
+    assert (asked, found["stage"] is not None) == (read, bool(read))
+
+
+def test_windows_of_continuous_runs_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the windows since the first shown run began are looked up."""
+    asked: list[int] = []
+
+    def runs_at(_: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:
+        asked.extend(moments_ms)
+        return [{"run_id": "r"} for _ in moments_ms]
+
+    monkeypatch.setattr(history, "runs_at", runs_at)
+    windows = [sealed(number, 1000 * number, 1000 * number + 500) for number in range(2000, 0, -1)]
+    runs = [{"run_id": "next", "start": None}, {"run_id": "r", "start": "1970-01-01T00:10:00+00:00"}]
+    assert len(_by_run("dag", runs, windows)["r"]) == 1401
+    assert min(asked) == 600_000
+    assert _by_run("dag", [], windows) == {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from changefeed.spark.progress_line import Progress
+from changefeed.spark.progress_line import Progress, log_text, read_log_text
 
 INCLUDE = Path(__file__).parents[3] / "include"
 SLOW = """
@@ -24,6 +25,8 @@ with progress_line("shop: snapshot", lambda: Progress(250, 1000, "rows", 250)):
     logging.getLogger("x").info("a log line")
     time.sleep(0.3)
 """
+PREFIX = "INFO changefeed.spark.progress: "
+"""Of the lines of `changefeed.spark.progress` in a job's log."""
 FAILING = """
 import subprocess, sys
 from changefeed.spark.session import jvm_output
@@ -58,6 +61,31 @@ SPARK_SUBMIT = "#!/bin/sh\necho 'java noise' >&2\nexit 1\n"
 )
 def test_progress_has_units_rows_rate_and_time_left(progress: Progress, seconds: float, line: str) -> None:
     assert progress.describe(seconds) == line
+
+
+@pytest.mark.parametrize("path", ["ingest/scouting.py", "ingest/window_run.py"])
+def test_each_stage_of_a_job_is_read_from_its_log(path: str) -> None:
+    stages = re.findall(r'show_progress\(\w+, "([^"]+)"', (INCLUDE / "changefeed" / path).read_text())
+    assert stages
+    for stage in stages:
+        progress = Progress(3, 12, "tasks", 60_000, "messages")
+        assert read_log_text(f"{PREFIX}{log_text(stage, progress)}") == (stage, progress)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "decode: 1 of 2 tasks done",
+        f"INFO other: {PREFIX}decode: 1 of 2 tasks done",
+        f"{PREFIX}decode: 1 of 2 tasks done, and more",
+        f"{PREFIX}steal: 1 of 2 tasks done",
+        f"{PREFIX}decode: 3 of 2 tasks done",
+        f"{PREFIX}decode: 1 of {'9' * 5000} tasks done",
+        f"{PREFIX}decode: 1 of 2 tasks done, ,,, messages so far",
+    ],
+)
+def test_no_other_line_is_taken_for_a_stage(line: str) -> None:
+    assert read_log_text(line) is None
 
 
 def _run(code: str, *arguments: str, temporary: Path, **variables: str) -> tuple[subprocess.CompletedProcess[str], str]:
