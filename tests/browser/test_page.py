@@ -355,9 +355,7 @@ def test_answers_of_a_new_pipeline_write_its_yaml_until_it_is_edited(page: Page)
 
 def answer(page: Page, name: str, value: str) -> None:
     """Answer a question of a new pipeline."""
-    field = page.find(f"[name={name}]")
-    field.clear()
-    field.send_keys(value, Keys.TAB)
+    page.find(f"[name={name}]").send_keys(Keys.CONTROL + "a", Keys.NULL, value, Keys.TAB)  # one change, as a user makes
 
 
 @pytest.mark.extended
