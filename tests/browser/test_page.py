@@ -233,12 +233,13 @@ def test_table_of_many_pipelines_is_filtered_by_state_and_words(page: Page) -> N
         wait_until(lambda: page.browser.execute_script(refreshed), "the row is read again", WAIT)
         assert page.browser.execute_script(refreshed) == "listed0", "the focus is lost"
 
-        def shown() -> list[str | None]:
-            rows = page.browser.find_elements(By.CSS_SELECTOR, "tbody tr:not([hidden])")
-            return [one.get_attribute("data-pipeline") for one in rows]
+        def shown() -> list[str]:  # by one script, as a row may be replaced between two calls
+            rows = "document.querySelectorAll('tbody tr:not([hidden])')"
+            return list(page.browser.execute_script(f"return [...{rows}].map((row) => row.dataset.pipeline)"))
 
         def is_filtered() -> bool:  # the state changes when Airflow loads the DAGs
-            page.click(".states button", page.find("tr[data-pipeline=listed0] .badge").text)
+            badge = "document.querySelector('tr[data-pipeline=listed0] .badge')"
+            page.click(".states button", page.browser.execute_script(f"return {badge}.textContent"))
             return page.find(".states button[aria-pressed=true]").text != "all" and "page" not in shown()
 
         wait_until(is_filtered, "the table has only pipelines in the state of listed0", WAIT)

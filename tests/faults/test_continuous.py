@@ -189,20 +189,22 @@ def test_a_seek_succeeds_if_the_run_commits_what_it_has_recorded(continuous: Fee
 
 
 @pytest.mark.extended
-def test_sealed_windows_whose_binlog_is_purged_are_not_read_again(continuous: Feed) -> None:
+def test_sealed_windows_whose_binlog_is_purged_are_not_read_again(pair_feed: Feed) -> None:
     """A retry begins with the checkpoint that its task `plan` found, which is before what the killed job sealed."""
-    feed = continuous
+    feed = pair_feed  # it has a server of its own
     run_for(feed, "10m")
     feed.write(3)
     feed.mysql.execute("FLUSH BINARY LOGS")
     run = feed.begin("before_checkpoint_write:2")  # after the first checkpoint nothing is committed
-    wait(lambda: has_rows(feed), run)
-    run.kill()
-    feed.mysql.execute("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{feed.mysql.head().partition(':')[0]}'")
-    feed.write(3)
-    again = feed.begin()
-    wait(lambda: has_rows(feed), again)
-    again.kill()
+    try:
+        wait(lambda: has_rows(feed), run)
+        run.kill()
+        feed.mysql.execute("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{feed.mysql.head().partition(':')[0]}'")
+        feed.write(3)
+        run = feed.begin()
+        wait(lambda: has_rows(feed), run)
+    finally:
+        run.kill()
     run_bounded(feed)
 
 
