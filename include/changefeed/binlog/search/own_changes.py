@@ -158,9 +158,11 @@ class _Search:
             return (
                 query.step is TransactionStep.XA_COMMIT
             )  # publishes rows that were logged before, maybe of own tables
+        began = time.thread_time()
         from changefeed.ddl.ddl_statement import Kind, read_statement
         from changefeed.ddl.session import SessionContext
 
+        self._until += time.thread_time() - began  # the first import takes as long as the whole search may
         read = read_statement(query.sql, SessionContext(query.database), self._tables.server)
         self._count = -1  # the clock is read before the next event, as this takes long
         if read.changes_rows and not self._tables.skips_statements:
