@@ -35,6 +35,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent)]
 
 import kafka  # noqa: E402 - after the path
+from kafka.admin import KafkaAdminClient, NewTopic  # noqa: E402
 from process_use import Meter  # noqa: E402
 
 from devstack.connect import ConnectWorker  # noqa: E402
@@ -59,7 +60,7 @@ topics: {{template: "{{table}}"}}
 checkpoint: {{store: kafka}}
 start: latest
 publish_ddl: "off"
-windows: {{every: {every}, run_for: 24h}}
+windows: {{every: {every}, run_for: 1h}}
 spark: {{master: "local[2]"}}
 """
 DEBEZIUM = {
@@ -122,6 +123,9 @@ def continuous(servers: Servers, name: str, every: str) -> Iterator[int]:
 @contextmanager
 def debezium(servers: Servers, name: str, _every: str) -> Iterator[int]:
     """Debezium's connector, for all tables; the pid of its worker."""
+    admin = KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)
+    admin.create_topics([NewTopic(SYSTEMS["debezium"][2].format(name=name), 1, 1)])
+    admin.close()
     worker = ConnectWorker(servers.folder / name, servers.kafka.bootstrap, properties={}, heap="1g")
     url = urlsplit(servers.mysql.root_url)
     worker.start()
