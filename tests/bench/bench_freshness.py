@@ -29,12 +29,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent)]
 
 import kafka  # noqa: E402 - after the path
+from debezium import login  # noqa: E402
 from kafka.admin import KafkaAdminClient, NewTopic  # noqa: E402
 from process_use import Meter  # noqa: E402
 
@@ -46,7 +46,7 @@ from devstack.mysql import MysqlServer  # noqa: E402
 from devstack.process import run_server  # noqa: E402
 
 DATABASE = "freshness"
-STARTS_A_SECOND = 20
+COMMITS_A_SECOND = 20
 """A writer commits at most this often, with several rows if the rate is higher."""
 READY_SECONDS = 180.0
 SETTLE_SECONDS = 10.0
@@ -71,7 +71,6 @@ DEBEZIUM = {
     "include.schema.changes": "false",
     "database.server.id": "640002",
     "database.ssl.mode": "preferred",
-    "driver.allowPublicKeyRetrieval": "true",
     "database.include.list": DATABASE,
     "topic.prefix": "debezium",
 }
@@ -127,16 +126,9 @@ def debezium(servers: Servers, name: str, _every: str) -> Iterator[int]:
     admin.create_topics([NewTopic(SYSTEMS["debezium"][2].format(name=name), 1, 1)])
     admin.close()
     worker = ConnectWorker(servers.folder / name, servers.kafka.bootstrap, properties={}, heap="1g")
-    url = urlsplit(servers.mysql.root_url)
     worker.start()
     try:
-        login = {
-            "database.hostname": str(url.hostname),
-            "database.port": str(url.port),
-            "database.user": str(url.username),
-            "database.password": str(url.password),
-        }
-        worker.add_stopped(name, DEBEZIUM | login)
+        worker.add_stopped(name, DEBEZIUM | login(servers.mysql))
         worker.resume(name)
         yield worker.pid or 0
     finally:
@@ -158,7 +150,7 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.committed: dict[int, float] = {}
         self._mysql, self._table, self._ended = mysql, table, threading.Event()
-        self._commits = min(rate, STARTS_A_SECOND)
+        self._commits = min(rate, COMMITS_A_SECOND)
         self._rows = rate // self._commits
 
     def run(self) -> None:

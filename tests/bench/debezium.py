@@ -50,6 +50,18 @@ POLL_SECONDS = 0.05
 QUIET_SECONDS, STALL_SECONDS = 2.0, 120.0
 
 
+def login(mysql: MysqlServer) -> dict[str, str]:
+    """A connector's settings of the server that it reads."""
+    url = urlsplit(mysql.root_url)
+    return {
+        "database.hostname": str(url.hostname),
+        "database.port": str(url.port),
+        "database.user": str(url.username),
+        "database.password": str(url.password),
+        "driver.allowPublicKeyRetrieval": "true",
+    }
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One workload, from its first record in Kafka to its last, and the CPU seconds of each process of a `Meter`."""
@@ -97,18 +109,16 @@ class Debezium:
         return attempt
 
     def _settings(self) -> dict[str, str]:
-        url = urlsplit(self._mysql.root_url)
-        return CONNECTOR | {
-            "database.hostname": str(url.hostname),
-            "database.port": str(url.port),
-            "database.user": str(url.username),
-            "database.password": str(url.password),
-            "database.server.id": "640001",
-            "database.ssl.mode": "preferred" if self._tls else "disabled",
-            "driver.allowPublicKeyRetrieval": "true",
-            "database.include.list": DATABASE,
-            "topic.prefix": self._name,
-        }
+        return (
+            CONNECTOR
+            | login(self._mysql)
+            | {
+                "database.server.id": "640001",
+                "database.ssl.mode": "preferred" if self._tls else "disabled",
+                "database.include.list": DATABASE,
+                "topic.prefix": self._name,
+            }
+        )
 
     def _records(self) -> int:
         return sum(self._consumer.end_offsets(self._partitions).values())

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
+from faults.proxy import Proxy
 from faults.replica import replicate
 
 from devstack import mariadb, mysql
@@ -52,6 +53,15 @@ def mariadb_feed(
 ) -> Iterator[Feed]:
     with fresh_feed(source_mariadb, kafka_broker, unique_name, tmp_path, runner) as fresh:
         yield fresh
+
+
+@pytest.fixture
+def mysql_proxy(feed: Feed) -> Iterator[Proxy]:
+    """A proxy before the server of ``feed``, which its runs connect to."""
+    proxy = Proxy(feed.mysql.port)
+    feed.mysql_port = proxy.port
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

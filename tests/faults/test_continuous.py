@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from both_settings import on_stock_servers_first
+from faults.conftest import Pair
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from faults.proxy import Proxy
+from faults.replica import stop_replicating, wait_until_caught_up
 from integration.topic_rows import select_rows, topic_rows
 
 from changefeed.model.fault_point import STAGES
 from changefeed.state.table_store import TableCheckpointStore
+from devstack.mysql import MysqlServer
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -75,6 +78,16 @@ def wait(until: Callable[[], bool], run: Run) -> None:
         time.sleep(0.2)
 
 
+def write_until_held(feed: Feed, run: Run) -> None:
+    """Write further windows until ``run`` reaches its stage."""
+
+    def is_held() -> bool:
+        feed.write(1)
+        return run.file.exists()
+
+    wait(is_held, run)
+
+
 def has_rows(feed: Feed) -> bool:
     """Whether the topics have the rows of the tables."""
     return all(topic_rows(feed.records(table)) == select_rows(feed.mysql, feed.name, table) for table in TABLES)
@@ -114,6 +127,7 @@ def test_changes_are_published_and_committed_while_the_run_goes_on(continuous: F
     run_bounded(feed)
 
 
+@pytest.mark.extended
 def test_a_run_ends_after_its_time_with_everything_committed(continuous: Feed) -> None:
     continuous.write(3)
     run = continuous.begin()
@@ -142,17 +156,13 @@ def test_killed_at_a_stage_of_the_loop_the_next_run_repeats_nothing(continuous: 
     run_for(feed, "10m")
     feed.write(5)
     run = feed.begin(f"{stage}:2")
-    deadline = time.monotonic() + SECONDS
-    while not run.file.exists():  # more windows, until the stage is reached for the second time
-        assert run.process.poll() is None, run.text()
-        assert time.monotonic() < deadline, run.text()
-        feed.write(1)
-        time.sleep(0.2)
+    write_until_held(feed, run)
     feed.write(5)
     run.kill()
     run_bounded(feed)
 
 
+@pytest.mark.extended
 def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous: Feed) -> None:
     feed = continuous
     run_for(feed, "10m")
@@ -214,11 +224,7 @@ def test_a_driver_that_slept_while_another_run_went_on_repeats_nothing(continuou
     run_for(feed, "10m")
     feed.write(3)
     asleep = feed.begin("before_log_write:5")
-    deadline = time.monotonic() + SECONDS
-    while not asleep.file.exists():
-        assert time.monotonic() < deadline, asleep.text()
-        feed.write(1)
-        time.sleep(0.2)
+    write_until_held(feed, asleep)
     os.kill(asleep.process.pid, signal.SIGSTOP)
     other = feed.begin()
     feed.write(3)
@@ -232,14 +238,6 @@ def test_a_driver_that_slept_while_another_run_went_on_repeats_nothing(continuou
     asleep.kill()
     other.kill()
     run_bounded(feed)
-
-
-@pytest.fixture
-def mysql_proxy(continuous: Feed) -> Iterator[Proxy]:
-    proxy = Proxy(continuous.mysql.port)
-    continuous.mysql_port = proxy.port
-    yield proxy
-    proxy.close()
 
 
 @pytest.mark.extended
@@ -257,3 +255,27 @@ def test_a_source_that_is_lost_for_some_seconds_does_not_end_the_run(continuous:
     assert "the run tries again" in run.text()
     run.kill()
     run_bounded(feed)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
+def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    feed = pair_feed
+    feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
+    run_for(feed, "10m")
+    feed.write(5)
+    run = feed.begin()
+    try:
+        wait(lambda: has_rows(feed), run)
+        wait_until_caught_up(source, follower)
+        source.stop()
+        stop_replicating(follower)
+        feed.mysql = follower  # writes go to the new source; the connection stays as it is
+        feed.write(5)
+        wait(lambda: has_rows(feed), run)
+        assert "found again by GTID set" in run.text()
+    finally:
+        run.kill()
+    publish_rest(feed)
+    feed.check(one_server=False)

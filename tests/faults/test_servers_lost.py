@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 from faults.feed import TABLES, Feed
@@ -17,14 +16,6 @@ from long_form import long
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(1200)
-
-
-@pytest.fixture
-def mysql_proxy(feed: Feed) -> Iterator[Proxy]:
-    proxy = Proxy(feed.mysql.port)
-    feed.mysql_port = proxy.port
-    yield proxy
-    proxy.close()
 
 
 @pytest.mark.extended

@@ -45,8 +45,6 @@ LEAST_POLL_SECONDS = 0.1
 """The source is asked for its head at most this often."""
 MOST_PAUSE_SECONDS = 30.0
 """The longest pause after an error that may pass."""
-
-
 MOST_FAILING_SECONDS = 300.0
 """How long a run tries again after errors in sequence. Then it fails, which alerts, and Airflow's retry has a new
 process and a new Spark session."""

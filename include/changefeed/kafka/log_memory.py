@@ -45,9 +45,9 @@ class LogMemory(Generic[State]):
         """Where the next reading of the log begins."""
         return "first" if self.last is None else {(self.last.topic, self.last.partition): self.last.offset}
 
-    def read(self, read: Callable[[LogMemory[State]], None]) -> State:
+    def read(self, read: Callable[[LogMemory[State]], None]) -> None:
         """Call ``read``, which reads the log from `start`, passes the records through `after_last`, and changes the
-        state; return the state. After any error nothing is known."""
+        state. After any error nothing is known."""
         with self._lock:
             if _now() - self._read_at > KNOWN_SECONDS:
                 self.forget()
@@ -57,7 +57,6 @@ class LogMemory(Generic[State]):
                 self.forget()
                 raise
             self._read_at = _now()
-            return self.state
 
     def _read_again_if_changed(self, read: Callable[[LogMemory[State]], None]) -> None:
         try:

@@ -29,7 +29,7 @@ from changefeed.source.mysql.binlogs import ServerBinlogs
 
 _log = logging.getLogger(__name__)
 _MOVES = 5
-_CONTINUOUS = " While a continuous run publishes, pause the pipeline's DAG and mark its run failed first."
+_CONTINUOUS = " While a continuous run publishes, pause the pipeline's DAG and cancel its run first."
 
 
 @dataclass(frozen=True)

@@ -299,10 +299,11 @@ def find_windows_problem(pipeline: PipelineSettings) -> str | None:
             "`windows` and `spark.deferrable` may not be brought together: the task moves the checkpoint while the job "
             "publishes, which a deferred task cannot"
         )
-    if pipeline.windows is not None and 60 * (pipeline.deadline_minutes or 1e9) <= pipeline.windows.run_seconds:
+    minutes, windows = pipeline.deadline_minutes, pipeline.windows
+    if minutes is not None and windows is not None and 60 * minutes <= windows.run_seconds:
         return (
-            f"`deadline_minutes: {pipeline.deadline_minutes}` would alert in each run, which goes on for "
-            f"`windows.run_for: {pipeline.windows.run_for}`. Set more minutes, or leave it out"
+            f"`deadline_minutes: {minutes}` would alert in each run, which goes on for "
+            f"`windows.run_for: {windows.run_for}`. Set more minutes, or leave it out"
         )
     return None
 

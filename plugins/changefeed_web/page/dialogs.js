@@ -233,7 +233,7 @@ export function runDialog(path, pipeline, after) {
 // What has become of a run that was asked for.
 export const runText = ({ run_id: run, held, queued }) => `Run ${run} ${held ? "is held until the pipeline is resumed" : queued ? "is queued until the run under way has ended" : "started"}`;
 
-// Start an action without a plan when `start` is clicked.
+// Do an action without a plan when `start` is clicked.
 function startAtOnce(box, message, start, path, values, text, after) {
   start.addEventListener("click", async () => {
     if (!areValid(box)) return;
@@ -320,16 +320,5 @@ export function cancelDialog(path, run, after) {
       el("li", {}, "The next run goes on with the rest, and repeats no message that is in Kafka.")),
     message, el("div", { class: "row" }, end, back));
   back.addEventListener("click", () => box.close());
-  end.addEventListener("click", async () => {
-    end.disabled = true;
-    try {
-      await post(`${path}/runs/${encodeURIComponent(run)}/cancel`);
-      box.close();
-      toast(`Run ${run} cancelled`);
-      await after();
-    } catch (error) {
-      refuse(box, message, error);
-      end.disabled = false;
-    }
-  });
+  startAtOnce(box, message, end, `${path}/runs/${encodeURIComponent(run)}/cancel`, () => undefined, () => `Run ${run} cancelled`, after);
 }
