@@ -27,7 +27,6 @@ from changefeed.errors import BinlogFormatError
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 
 if TYPE_CHECKING:  # what reads statements and payloads is imported at the first one: few statuses meet any
-    from changefeed.ddl.ddl_statement import DdlStatement
     from changefeed.ddl.session import Server
 
 _STATEMENTS = frozenset({EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY})
@@ -94,7 +93,7 @@ class _Search:
         self._reached, self._seconds = reached, 0
         self._is_own: dict[tuple[str, str], bool] = {}
         self._count = 0
-        self._has_parser = False
+        self._has_read_statement = False
 
     def read_file(self, chunks: Iterable[bytes], start: BinlogCoordinates, end: int) -> OwnChange | None:
         """The result, if the search ends in this file."""
@@ -131,7 +130,7 @@ class _Search:
         if kind == EventType.TABLE_MAP:
             return self._is_own_map(body)
         if kind in _STATEMENTS:
-            return self._is_own_statement(kind, bytes(body))
+            return self._has_own_statement(kind, bytes(body))
         if kind == EventType.TRANSACTION_PAYLOAD:
             return any(self._has_change(inner, view) for inner, view in self._unpacked(bytes(body)))
         return kind == EventType.INCIDENT  # a run reports it
@@ -143,10 +142,20 @@ class _Search:
             self._is_own[name] = self._tables.matches(*name)
         return self._is_own[name]
 
-    def _is_own_statement(self, kind: int, body: bytes) -> bool:
-        """Whether a statement may change own tables; also if its text does not show the tables."""
+    def _has_own_statement(self, kind: int, body: bytes) -> bool:
+        """See `_is_own_statement`. What the first statement takes does not count: it loads the code that reads
+        statements, which takes as long as the search may."""
         if kind == EventType.QUERY and _text_of_query(body) in (b"BEGIN", b"COMMIT"):
             return False
+        began = time.thread_time()
+        is_own = self._is_own_statement(kind, body)
+        if not self._has_read_statement:
+            self._until += time.thread_time() - began
+            self._has_read_statement = True
+        return is_own
+
+    def _is_own_statement(self, kind: int, body: bytes) -> bool:
+        """Whether a statement may change own tables; also if its text does not show the tables."""
         if len(body) > _LARGEST_STATEMENT:
             return True
         from changefeed.binlog.events.query_event import Query, TransactionStep
@@ -160,9 +169,10 @@ class _Search:
             return (
                 query.step is TransactionStep.XA_COMMIT
             )  # publishes rows that were logged before, maybe of own tables
-        read = self._read_statement(query.sql, query.database)
-        from changefeed.ddl.ddl_statement import Kind
+        from changefeed.ddl.ddl_statement import Kind, read_statement
+        from changefeed.ddl.session import SessionContext
 
+        read = read_statement(query.sql, SessionContext(query.database), self._tables.server)
         self._count = -1  # the clock is read before the next event, as this takes long
         if read.changes_rows and not self._tables.skips_statements:
             return True  # views, triggers and functions may change own tables
@@ -171,18 +181,6 @@ class _Search:
         if read.tables:
             return any(self._tables.matches(*name) for name in read.tables)
         return self._tables.may_have(query.database)
-
-    def _read_statement(self, sql: str, database: str) -> DdlStatement:
-        """The statement, as `read_statement`. What the first one takes does not count: it loads the parser."""
-        began = time.thread_time()
-        from changefeed.ddl.ddl_statement import read_statement
-        from changefeed.ddl.session import SessionContext
-
-        read = read_statement(sql, SessionContext(database), self._tables.server)
-        if not self._has_parser:
-            self._until += time.thread_time() - began
-        self._has_parser = True
-        return read
 
     def _unpacked(self, body: bytes) -> Iterator[tuple[int, memoryview]]:
         """Type and body of the events in a payload, within the limit of bytes. Those have no checksum."""
