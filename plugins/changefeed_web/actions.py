@@ -137,7 +137,8 @@ def plan_seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
 def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's seek DAG, which moves the checkpoint.
 
-    Refused (409) while a run of the pipeline is under way; a run that a pause holds is allowed.
+    Refused (409) while a run of the pipeline is under way, except a continuous one; a run that a pause holds is
+    allowed.
     """
     from changefeed.operations.seek import check_reason
 
@@ -149,7 +150,8 @@ def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
             409, f"expected the checkpoint at {body.expected}, found {plan['from']}. Nothing was changed; look again"
         )
     _require_no_run(name)
-    conf = {"to": body.to, "why": body.why, "expected": plan["from"], "finish": body.finish, "apply": True}
+    expected = plan["from"] if pipeline_of(name).windows is None else None  # a continuous run moves the checkpoint
+    conf = {"to": body.to, "why": body.why, "expected": expected, "finish": body.finish, "apply": True}
     return {**_trigger_run(user, "seek", name, seek_dag_id(name), conf), "plan": plan}
 
 
@@ -255,7 +257,10 @@ def _require_seek_possible(name: str, user: Any) -> None:
 
 
 def _require_no_run(name: str) -> None:
-    """Answer 409 while a run of the pipeline is under way; one that a pause holds is allowed."""
+    """Answer 409 to a seek while a run of the pipeline is under way; one that a pause holds is allowed, and a
+    continuous one, as a seek goes between two of its windows."""
+    if pipeline_of(name).windows is not None:
+        return
     dag = dag_state(ingest_dag_id(name))
     under_way = [run_id for run_id in dag["running"] if run_id not in dag["held"]]
     if under_way:

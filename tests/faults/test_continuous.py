@@ -8,6 +8,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from integration.topic_rows import select_rows, topic_rows
 from changefeed.model.fault_point import STAGES
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -86,6 +90,24 @@ def write_until_held(feed: Feed, run: Run) -> None:
         return run.file.exists()
 
     wait(is_held, run)
+
+
+@contextmanager
+def writing(feed: Feed) -> Iterator[None]:
+    """Write a row five times a second, so that each window has some."""
+    ended = Event()
+
+    def write() -> None:
+        while not ended.wait(0.2):
+            feed.write(1)
+
+    with ThreadPoolExecutor(1) as thread:
+        written = thread.submit(write)
+        try:
+            yield
+        finally:
+            ended.set()
+            written.result()
 
 
 def has_rows(feed: Feed) -> bool:
@@ -170,8 +192,10 @@ def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous
     feed.write(3)
     run = feed.begin()
     wait(lambda: has_rows(feed) and checkpoint_window(feed) == sealed(run)[-1], run)
-    seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
-    assert seek.result() == 0, seek.text()
+    with writing(feed):
+        seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
+        assert seek.result() == 0, seek.text()
+    wait(lambda: has_rows(feed), run)
     once = set(feed.ids())
     feed.write(2)
     wait(lambda: repeated(feed) == once and len(set(feed.ids())) > len(once), run)
@@ -254,6 +278,43 @@ def test_a_source_that_is_lost_for_some_seconds_does_not_end_the_run(continuous:
     wait(lambda: has_rows(feed), run)
     assert "the run tries again" in run.text()
     run.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.extended
+def test_a_broker_that_is_down_for_some_seconds_does_not_end_the_run(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin()
+    wait(lambda: has_rows(feed), run)
+    with writing(feed):
+        feed.kafka.kill()
+        time.sleep(3)
+        feed.kafka.start()
+        wait(lambda: "the run tries again" in run.text(), run)
+    wait(lambda: has_rows(feed), run)
+    run.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.extended
+def test_on_spark_a_run_that_is_killed_is_followed_by_one_that_repeats_nothing(
+    continuous: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.use_connect(spark_connect.url)
+    feed.write(3)
+    first = feed.begin(spark=True)
+    with writing(feed):
+        wait(lambda: len(sealed(first)) > 3, first)
+        first.kill()
+        second = feed.begin(spark=True)
+        wait(lambda: len(sealed(second)) > 3, second)
+        feed.mysql.execute(f"ALTER TABLE `{feed.name}`.accounts ADD more INT")
+    wait(lambda: has_rows(feed), second)
+    second.kill()
     run_bounded(feed)
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -29,6 +29,7 @@ from devstack.spark_connect import SparkConnectServer
 MINUTES = float(os.environ.get("CHANGEFEED_SOAK_MINUTES", "0"))
 WINDOW_SECONDS = 30 if MINUTES else 0
 SHORT_WINDOWS = 2
+SHORT_SECONDS = 20
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200 + int(MINUTES * 120))]
 
@@ -101,7 +102,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Use:
-    """What is used after a window: of the Connect server's processes, and of the disk."""
+    """What is used after a window: by the processes that go on, and of the disk."""
 
     memory_bytes: int
     open_files: int
@@ -119,11 +120,11 @@ def wait_for_jvm(run: Run) -> None:
         time.sleep(0.1)
 
 
-def measure(feed: Feed, server: SparkConnectServer | None) -> Use:
+def measure(feed: Feed, pid: int | None) -> Use:
+    """What process ``pid`` and its children use, if there is one."""
     processes = []
-    if server is not None:
-        assert server.pid is not None
-        root = psutil.Process(server.pid)
+    if pid is not None:
+        root = psutil.Process(pid)
         processes = [root, *root.children(recursive=True)]
     memory = files = threads = 0
     for process in processes:
@@ -176,11 +177,39 @@ def test_windows_one_after_another_keep_what_they_use_flat(
             run = feed.begin_command("", "run", feed.name)
             assert run.result() in (0, NOTHING_NEW), run.text()
             wait_for_jvm(run)
-            uses.append(measure(feed, server))
+            uses.append(measure(feed, server.pid if server else None))
             print(f"window {len(uses)}: {asdict(uses[-1])}", flush=True)
             time.sleep(max(0.0, WINDOW_SECONDS - (time.monotonic() - began)))
     feed.run(spark=server is not None)
     feed.check()
     report = run_verify(connections_of(feed))
     assert report.outcome == "equal", summary(report)
+    assert_flat(uses)
+
+
+def test_a_continuous_run_keeps_what_it_uses_flat(feed: Feed, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    feed.environment = {"TMPDIR": str(temporary), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+    seconds = int(60 * MINUTES) or SHORT_SECONDS
+    feed.settings |= {"spark": {"master": "local[2]"}, "windows": {"every": "1s", "run_for": f"{seconds}s"}}
+    feed.configure()
+    writer = Writer(feed)
+    if MINUTES:
+        writer.fill_history()
+    uses: list[Use] = []
+    with writer.writing():
+        run = feed.begin_command("", "run", feed.name)
+        while run.process.poll() is None:
+            time.sleep(WINDOW_SECONDS or 5)
+            if run.process.poll() is None:
+                uses.append(replace(measure(feed, run.process.pid), temporary_files=0))  # of the JVM, while it runs
+                print(f"{len(uses)}: {asdict(uses[-1])}", flush=True)
+    assert run.result() == 0, run.text()
+    wait_for_jvm(run)
+    uses.append(replace(uses[-1], temporary_files=measure(feed, None).temporary_files))
+    del feed.settings["windows"]
+    feed.configure()
+    feed.run_until_current(spark=True)
+    feed.check()
     assert_flat(uses)

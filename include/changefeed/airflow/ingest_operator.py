@@ -268,13 +268,13 @@ class IngestOperator(JobOperator):
         log still.
         """
         from changefeed.ingest.checkpoint_mover import CheckpointMover
-        from changefeed.kafka.log_memory import remember_logs
+        from changefeed.kafka.kept_clients import keep_clients
         from changefeed.pipeline.windows import last_stable_state
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         since = Checkpoint.from_text(expected).window
-        remember_logs()
+        keep_clients()
         report = partial(report_committed, pipeline, connections, reported=set())
         with CheckpointMover(connections, store, report) as mover:
             super().execute(context)

@@ -25,7 +25,7 @@ from changefeed.errors import (
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.window_run import ingest
-from changefeed.kafka.log_memory import remember_logs
+from changefeed.kafka.kept_clients import keep_clients
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
@@ -126,7 +126,7 @@ def ingest_continuously(
     if settings is None:
         _log.warning("pipeline %s has no setting `windows` any more: the next run publishes", connections.pipeline.name)
         return
-    remember_logs()
+    keep_clients()
     pace = Pace(settings.every_seconds, min(settings.run_seconds, max_seconds or settings.run_seconds))
     store, is_behind = HeldCheckpointStore(checkpoint), True
     while pace.begin():

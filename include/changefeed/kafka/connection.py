@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
 from changefeed.kafka.client_internals import UNTRUSTED, PatchedClient
+from changefeed.kafka.kept_clients import kept_client
 from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.options import client_settings, is_secret
 from changefeed.kafka.refusal import (
@@ -105,17 +106,16 @@ class KafkaConnection:
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
-        """kafka-python's admin client, closed afterwards.
+        """kafka-python's admin client, closed afterwards if the process keeps no clients (`kept_clients`).
 
         Raises BrokerUnavailableError, TopicError or SettingsError instead of kafka-python's errors, also for errors
         raised in the block.
         """
-        with self.kafka_python_errors():
-            client = KafkaAdminClient(**self.kafka_python())
-            try:
-                yield client
-            finally:
-                client.close()
+        with (
+            self.kafka_python_errors(),
+            kept_client(self, "admin", lambda: KafkaAdminClient(**self.kafka_python())) as client,
+        ):
+            yield client
 
     @contextmanager
     def consumer(self, *, nearest: bool = False, **settings: Any) -> Iterator[KafkaConsumer]:

@@ -37,7 +37,7 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.log_memory import LogMemory, log_memory
 from changefeed.kafka.log_retention import check_first_offsets
-from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
+from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.model.publish_settings import PublishSettings
 
@@ -199,9 +199,7 @@ class Lease:
         self.earlier_tasks = memory.state.tasks
         partition = (self._topic, 0)
         purpose = f"to read the claims on {self.identity!r}"
-        with partition_reader(
-            self.connection, [partition], purpose, start=memory.start, committed=False, of_a_log=True
-        ) as reader:
+        with memory.reader(self.connection, self._topic, purpose, committed=False) as reader:
             timeout_seconds = 6 * self.connection.timeout_seconds
             check_first_offsets(reader.first_offsets())
             before = reader.to_end({partition: self._first + 1}, timeout_seconds=timeout_seconds)

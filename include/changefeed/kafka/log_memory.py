@@ -1,8 +1,8 @@
 """What a process knows of a log, so that it does not read all of the log each time.
 
-A continuous run reads the same commit log several times a window. After `remember_logs` the readings of this process
-begin at the last record that it knows, if that is still there. If it is not, because the topic was created again, or
-compaction has removed the record, all of the log is read, as without a memory.
+A continuous run reads the same commit log several times a window. In a process that keeps its clients (`kept_clients`),
+readings begin at the last record that it knows, if that is still there. If it is not, because the topic was created
+again, or compaction has removed the record, all of the log is read, as without a memory.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.partition_reader import KafkaRecord, Start
+from changefeed.kafka.kept_clients import keeps_clients
+from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, Start, partition_reader
 
 State = TypeVar("State")
 
@@ -35,6 +37,8 @@ class LogMemory(Generic[State]):
     state: State = field(init=False)
     last: KafkaRecord | None = None
     _read_at: float = 0.0
+    _reader: PartitionReader | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,24 @@ class LogMemory(Generic[State]):
             self.forget()
             read(self)
 
+    @contextmanager
+    def reader(
+        self, connection: KafkaConnection, topic: str, purpose: str, *, committed: bool = True
+    ) -> Iterator[PartitionReader]:
+        """A reader of the log from `start` on, as of `partition_reader`; for use in the function that `read` calls. It
+        stays open until the memory forgets, if the process keeps clients."""
+        if self._reader is None or self.last is None:
+            self._open.close()
+            opened = partition_reader(
+                connection, [(topic, 0)], purpose, start=self.start, committed=committed, of_a_log=True
+            )
+            self._reader = self._open.enter_context(opened)
+        else:
+            self._reader.go_to(self.last.offset)
+        yield self._reader
+        if not keeps_clients():
+            self._close()
+
     def after_last(self, records: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
         """The ``records`` from `start` on that are not known yet. Raises LogChangedError unless the last known record
         is the first of them."""
@@ -81,7 +103,12 @@ class LogMemory(Generic[State]):
 
     def forget(self) -> None:
         """Begin with an empty state."""
+        self._close()
         self.state, self.last = self.create(), None
+
+    def _close(self) -> None:
+        self._reader = None
+        self._open.close()
 
 
 def _now() -> float:
@@ -89,20 +116,13 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-_memories: list[tuple[KafkaConnection, str, str, LogMemory[Any]]] | None = None
+_memories: list[tuple[KafkaConnection, str, str, LogMemory[Any]]] = []
 _memories_lock = threading.Lock()
 
 
-def remember_logs() -> None:
-    """From now on, this process remembers what it reads of logs."""
-    global _memories
-    if _memories is None:
-        _memories = []
-
-
 def log_memory(connection: KafkaConnection, topic: str, purpose: str, create: Callable[[], State]) -> LogMemory[State]:
-    """What this process knows of ``topic`` for ``purpose``; nothing unless it remembers logs."""
-    if _memories is None:
+    """What this process knows of ``topic`` for ``purpose``; nothing unless it keeps clients."""
+    if not keeps_clients():
         return LogMemory(create)
     with _memories_lock:
         for index, (known, name, what, _) in enumerate(_memories):

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from changefeed.errors import CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.topics import cleanup_policies
+from changefeed.kafka.topics import cleanup_policies, first_offsets
 
 
 def check_log_retention(connection: KafkaConnection, topics: Sequence[str]) -> None:
@@ -28,8 +27,7 @@ def check_log_retention(connection: KafkaConnection, topics: Sequence[str]) -> N
                 "published twice, or lost. Nothing was published. Set it with `kafka-configs.sh --alter --entity-type "
                 f"topics --entity-name {topic} --add-config cleanup.policy=compact`."
             )
-    with partition_reader(connection, [(topic, 0) for topic in policies], "to look for deleted records") as reader:
-        check_first_offsets(reader.first_offsets())
+    check_first_offsets(first_offsets(connection, [(topic, 0) for topic in policies]))
 
 
 def check_first_offsets(offsets: Mapping[TopicPartition, int]) -> None:

@@ -120,6 +120,8 @@ class PartitionReader:
         self._partitions = [kafka.TopicPartition(*partition) for partition in partitions]
         self._ahead: list[KafkaRecord] = []
         self._answered_at = time.monotonic()
+        self._asks_ends = False
+        """Whether `to_end` asks for the high watermark: after `go_to` the consumer has that of an earlier response."""
 
     def last_stable_offsets(self) -> dict[TopicPartition, int]:
         """The current end of each partition for readers of committed records: before its first open transaction."""
@@ -132,6 +134,12 @@ class PartitionReader:
             offsets = self._consumer.beginning_offsets(list(self._partitions))
         return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
 
+    def go_to(self, offset: int) -> None:
+        """Read on from ``offset`` of the only partition, as a new reader that starts there would."""
+        (partition,) = self._partitions
+        self._consumer.seek(partition, offset)
+        self._ahead, self._asks_ends = [], True
+
     def to_end(
         self,
         ends: Mapping[TopicPartition, int] | None = None,
@@ -141,12 +149,12 @@ class PartitionReader:
     ) -> Iterator[KafkaRecord]:
         """Yield all records before the offsets ``ends``, as they arrive; they are in order within a partition.
 
-        Without ``ends`` a partition ends at the high watermark that it has when the first response arrives. Records of
+        Without ``ends`` a partition ends at the high watermark that it has now. Records of
         a committed transaction can follow an open transaction. So the reader waits until the open one is committed or
         aborted, and logs that once. It raises an error if no record arrives for ``timeout_seconds``. With
         ``open_seconds`` it ends before a transaction that stays open for so long, and leaves out the records after it.
         """
-        bounds = dict(ends or {})
+        bounds = dict(ends or (self._high_watermarks() if self._asks_ends else {}))
         later: list[KafkaRecord] = []
         waiting = self._partitions
         positions: dict[TopicPartition, int | None] = {}
@@ -278,6 +286,13 @@ class PartitionReader:
         for partition in self._partitions:
             if partition not in bounds and (end := self._consumer.highwater(partition)) is not None:
                 bounds[partition] = end
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        """The current end of each partition, after all open transactions."""
+        latest = dict.fromkeys(self._partitions, kafka.OffsetSpec.LATEST)
+        with self._errors_of(self._partitions), self._connection.admin() as admin:
+            ends = admin.list_partition_offsets(latest)
+        return {(topic, partition): end.offset for (topic, partition), end in ends.items()}
 
     def _positions(self, partitions: Sequence[kafka.TopicPartition]) -> dict[TopicPartition, int | None]:
         """The next offset to be read of each partition; None until the broker has reported its start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,12 +12,39 @@ import kafka.errors
 from changefeed.errors import ChangefeedError
 from changefeed.kafka.client_internals import end, plain_producer
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.kept_clients import kept_client
 from changefeed.kafka.refusal import write_error
 from changefeed.kafka.topics import partition_counts
 
 _LARGEST_REQUEST = 100_000_000
 """By default brokers accept no larger request (socket.request.max.bytes). The topic limits the size of records."""
 _CLOSE_SECONDS = 1.0
+
+
+class _Client:
+    """An open producer of single records to ``topic``."""
+
+    def __init__(self, connection: KafkaConnection, topic: str, compression: str | None) -> None:
+        milliseconds = int(connection.timeout_seconds * 1000)
+        self.producer = plain_producer(
+            {
+                **connection.kafka_python(),
+                "acks": "all",
+                "enable_idempotence": False,
+                "max_in_flight_requests_per_connection": 1,
+                "delivery_timeout_ms": milliseconds,
+                "request_timeout_ms": milliseconds,
+                "max_block_ms": milliseconds,
+                "max_request_size": _LARGEST_REQUEST,
+                "compression_type": compression,
+                "allow_auto_create_topics": False,
+            },
+            topic,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        end(self.producer, _CLOSE_SECONDS)
 
 
 class RecordWriter:
@@ -31,23 +59,11 @@ class RecordWriter:
 
     def __init__(self, connection: KafkaConnection, topic: str, *, compression: str | None = None) -> None:
         self._connection, self._topic = connection, topic
-        milliseconds = int(connection.timeout_seconds * 1000)
+        self._error: BaseException | None = None
+        self._opened = ExitStack()
         with connection.kafka_python_errors():
-            self._producer = plain_producer(
-                {
-                    **connection.kafka_python(),
-                    "acks": "all",
-                    "enable_idempotence": False,
-                    "max_in_flight_requests_per_connection": 1,
-                    "delivery_timeout_ms": milliseconds,
-                    "request_timeout_ms": milliseconds,
-                    "max_block_ms": milliseconds,
-                    "max_request_size": _LARGEST_REQUEST,
-                    "compression_type": compression,
-                    "allow_auto_create_topics": False,
-                },
-                topic,
-            )
+            client = kept_client(connection, (topic, compression), lambda: _Client(connection, topic, compression))
+            self._producer = self._opened.enter_context(client).producer
 
     def __enter__(self) -> Self:
         return self
@@ -58,8 +74,9 @@ class RecordWriter:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        end(self._producer, _CLOSE_SECONDS)
+        """Close the connections, or keep them for the next writer (`kept_clients`)."""
+        error = self._error  # a producer with undelivered records is not kept
+        self._opened.__exit__(type(error) if error else None, error, None)
 
     def write(self, records: Mapping[bytes, bytes | None], purpose: str) -> int:
         """Write ``records``, which replace records with the same keys; return the offset of the last one.
@@ -76,8 +93,11 @@ class RecordWriter:
             ]
             for future in sent:
                 offset = future.get(self._connection.timeout_seconds + 1).offset
-        except kafka.errors.KafkaError as error:
-            raise self._write_error(error, purpose) from error
+        except BaseException as error:
+            self._error = error
+            if isinstance(error, kafka.errors.KafkaError):
+                raise self._write_error(error, purpose) from error
+            raise
         return offset
 
     def _write_error(self, error: kafka.errors.KafkaError, purpose: str) -> ChangefeedError:

@@ -12,7 +12,8 @@ from changefeed.errors import BadRecordError, CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.log_keys import LogKeys
-from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
+from changefeed.kafka.log_memory import LogMemory, log_memory
+from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.topics import TopicSettings, partition_counts
 
 _OPEN_SECONDS = 60.0
@@ -24,6 +25,13 @@ def schema_history_settings(replication_factor: int = -1) -> TopicSettings:
     allowed."""
     configs = {"cleanup.policy": "compact", "max.message.bytes": str(32 << 20), "segment.bytes": str(64 << 20)}
     return TopicSettings(1, replication_factor, configs)
+
+
+@dataclass
+class _Latest:
+    """The last saved history."""
+
+    record: KafkaRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,18 @@ class SchemaLog:
     def _last(self) -> KafkaRecord | None:
         if not partition_counts(self.connection, [self.topic]):
             return None
-        purpose = f"to read the schema history of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], purpose, start="end", of_a_log=True) as reader:
-            return reader.last(self._key, timeout_seconds=_OPEN_SECONDS)
+        memory = log_memory(self.connection, self.topic, f"schemas of {self.identity!r}", _Latest)
+        memory.read(self._read_last)
+        return memory.state.record
+
+    def _read_last(self, memory: LogMemory[_Latest]) -> None:
+        with memory.reader(self.connection, self.topic, f"to read the schema history of {self.identity!r}") as reader:
+            if memory.last is None:
+                memory.last = memory.state.record = reader.last(self._key, timeout_seconds=_OPEN_SECONDS)
+                return
+            for record in memory.after_last(reader.to_end(timeout_seconds=_OPEN_SECONDS)):
+                if record.key == self._key:
+                    memory.state.record = record
 
     def sign(self, writer: FencedWriter, keys: LogKeys) -> bool:
         """Sign the last history, by writing it again with ``writer``, if none of ``keys`` signed it; return whether it

@@ -308,6 +308,13 @@ def partition_contents(connection: KafkaConnection, names: Iterable[str]) -> lis
     ]
 
 
+def first_offsets(connection: KafkaConnection, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The first offset of each of the ``partitions``. Raises BrokerUnavailableError, TopicError."""
+    asked = {TopicPartition(*partition): OffsetSpec.EARLIEST for partition in partitions}
+    with connection.admin() as admin:
+        return {(at.topic, at.partition): first.offset for at, first in admin.list_partition_offsets(asked).items()}
+
+
 def _newest_records(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     try:
         newest = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP))

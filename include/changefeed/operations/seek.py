@@ -29,7 +29,6 @@ from changefeed.source.mysql.binlogs import ServerBinlogs
 
 _log = logging.getLogger(__name__)
 _MOVES = 5
-_CONTINUOUS = " While a continuous run publishes, pause the pipeline's DAG and cancel its run first."
 
 
 @dataclass(frozen=True)
@@ -283,7 +282,8 @@ def seek(
     - SettingsError without a reason.
     - PipelineBusyError while a run is alive.
     - StaleCheckpointError if the checkpoint moved since the plan.
-    - CheckpointError if the pipeline published more since the plan.
+    - CheckpointError if the pipeline published more since the plan. A continuous run may do both, unless it published
+      past the target of a seek that was to skip changes.
     - FencedError if the seek slept for longer than its lease before step 2.
     """
     check_reason(why)
@@ -294,16 +294,16 @@ def seek(
         log = lease.log()
         before, state = store.load(pipeline.name), log.read()
         check_none_parked(pipeline.name, state, "seek")
+        if pipeline.windows is not None:
+            planned = _plan_again(connections, planned, store)
         current, _ = _find_current_position(pipeline, before, state)
-        if before != planned.before:
-            moved = stale(pipeline.name, planned.before, before)
-            raise moved if pipeline.windows is None else StaleCheckpointError(f"{moved}{_CONTINUOUS}")
+        if before != planned.before and pipeline.windows is None:
+            raise stale(pipeline.name, planned.before, before)
         unfinished = _find_published_range(current, state, planned.server_uuid).unfinished if current else ()
         if unfinished != planned.unfinished:
             raise CheckpointError(
                 f"pipeline {pipeline.name!r} has published since the seek was planned: unfinished are "
                 f"{', '.join(map(str, unfinished)) or 'no windows'} now. Nothing was changed; look again and seek."
-                + (_CONTINUOUS if pipeline.windows is not None else "")
             )
         record = SeekRecord(
             number=max(before.window if before else 0, state.latest_number) + 1,
@@ -325,6 +325,20 @@ def seek(
     effect = planned.effect
     _log.info("pipeline %s: seek by %s from %s to %s: %s", pipeline.name, who, record.before, record.to, effect)
     return record
+
+
+def _plan_again(connections: PipelineConnections, planned: SeekPlan, store: CheckpointStore) -> SeekPlan:
+    """``planned`` with what it skips and repeats now, as a continuous run publishes meanwhile; call it under the lease.
+
+    Raises CheckpointError if the seek would repeat changes instead of skipping some.
+    """
+    again = plan_seek(connections, str(planned.to), store)
+    if planned.skipped_bytes and not planned.repeated_bytes and again.repeated_bytes:
+        raise CheckpointError(
+            f"the continuous run of pipeline {planned.pipeline!r} has published past {planned.to.coordinates} since "
+            "the seek was planned, so the seek would repeat changes and skip none. Nothing was changed; look again."
+        )
+    return replace(again, asked=planned.asked)
 
 
 def _move_checkpoint(store: CheckpointStore, expected: Checkpoint | None, target: Checkpoint) -> None:

@@ -11,7 +11,7 @@ from integration.kafka_pipeline import Pipeline
 from kafka.admin import KafkaAdminClient
 from seeds import of_this_test
 
-from changefeed.kafka import log_memory
+from changefeed.kafka import kept_clients, log_memory
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
@@ -29,7 +29,9 @@ def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
 
 @pytest.fixture(autouse=True)
 def _remembering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process remembers logs until the end of the test."""
+    """This process keeps clients, and remembers logs, until the end of the test."""
+    monkeypatch.setattr(kept_clients, "_is_on", True)
+    monkeypatch.setattr(kept_clients, "_idle", [])
     monkeypatch.setattr(log_memory, "_memories", [])
 
 
@@ -39,7 +41,7 @@ def read(pipeline: Pipeline) -> CommitLogState:
 
 def read_afresh(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> CommitLogState:
     with monkeypatch.context() as forgetting:
-        forgetting.setattr(log_memory, "_memories", None)
+        forgetting.setattr(kept_clients, "_is_on", False)
         return read(pipeline)
 
 

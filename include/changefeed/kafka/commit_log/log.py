@@ -230,8 +230,7 @@ class CommitLog:
         foreign: list[Foreign] = []
 
         def read(memory: LogMemory[LatestEntries]) -> None:
-            partitions = [(self.topic, 0)]
-            with partition_reader(self.connection, partitions, purpose, start=memory.start, of_a_log=True) as reader:
+            with memory.reader(self.connection, self.topic, purpose) as reader:
                 records = reader.to_end(timeout_seconds=self.wait_seconds, open_seconds=open_seconds)
                 memory.state.add(latest_records(memory.after_last(records)), self.connection.log_keys)
             entries[:], foreign[:] = memory.state.entries.values(), memory.state.foreign.values()

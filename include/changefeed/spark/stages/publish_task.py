@@ -10,7 +10,7 @@ from changefeed.errors import AccountingError
 from changefeed.formats.format import numbering_of
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.commit_log.records import LogRecord, OrderRecord
-from changefeed.kafka.log_memory import remember_logs
+from changefeed.kafka.kept_clients import keep_clients
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.window_topics import WindowTopics
@@ -69,7 +69,7 @@ class PublishTask(DriversTask):
     ) -> Publisher:
         """The publisher of Spark task ``number``; the other arguments are those of `Publisher`."""
         if self.pipeline.windows is not None:
-            remember_logs()  # the next window's task in this worker reads the commit log on from here
+            keep_clients()  # the next window's task in this worker reads the commit log on from here
         return Publisher(
             self.connections.kafka,
             self.identity,
