@@ -145,13 +145,15 @@ def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
     _require_seek_permission(name, user)
     check_reason(body.why)
     plan = plan_seek(name, body, user)
-    if body.expected is not None and body.expected != plan["from"]:
+    target: dict[str, Any] = {"to": body.to, "expected": plan["from"]}
+    if pipeline_of(name).windows is not None:  # a continuous run moves the checkpoint meanwhile
+        target = {"to": plan["to"], "expected": None}
+    elif body.expected is not None and body.expected != plan["from"]:
         raise HTTPException(
             409, f"expected the checkpoint at {body.expected}, found {plan['from']}. Nothing was changed; look again"
         )
     _require_no_run(name)
-    expected = plan["from"] if pipeline_of(name).windows is None else None  # a continuous run moves the checkpoint
-    conf = {"to": body.to, "why": body.why, "expected": expected, "finish": body.finish, "apply": True}
+    conf = {**target, "why": body.why, "finish": body.finish, "apply": True}
     return {**_trigger_run(user, "seek", name, seek_dag_id(name), conf), "plan": plan}
 
 

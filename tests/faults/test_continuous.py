@@ -19,9 +19,12 @@ from faults.conftest import Pair
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from faults.proxy import Proxy
 from faults.replica import stop_replicating, wait_until_caught_up
-from integration.topic_rows import select_rows, topic_rows
+from faults.test_verify import connections_of
+from integration.topic_rows import event_ids, select_rows, topic_rows
 
+from changefeed.errors import CheckpointError, StaleCheckpointError
 from changefeed.model.fault_point import STAGES
+from changefeed.operations.seek import plan_seek, seek
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
@@ -117,7 +120,7 @@ def has_rows(feed: Feed) -> bool:
 
 def sealed(run: Run) -> list[int]:
     """The numbers of the windows that the run has sealed; [0] before the first."""
-    return [int(number) for number in re.findall(r"^sealed window (\d+)", run.text(), re.MULTILINE)] or [0]
+    return [int(number) for number in re.findall(r"(?:sealed|committed) window (\d+)", run.text(), re.MULTILINE)] or [0]
 
 
 def repeated(feed: Feed) -> set[str]:
@@ -192,16 +195,57 @@ def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous
     feed.write(3)
     run = feed.begin()
     wait(lambda: has_rows(feed) and checkpoint_window(feed) == sealed(run)[-1], run)
-    with writing(feed):
-        seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
-        assert seek.result() == 0, seek.text()
-    wait(lambda: has_rows(feed), run)
+    seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
+    assert seek.result() == 0, seek.text()
     once = set(feed.ids())
     feed.write(2)
     wait(lambda: repeated(feed) == once and len(set(feed.ids())) > len(once), run)
     run.kill()
     publish_rest(feed)
     assert repeated(feed) == once, "the seek back publishes each earlier change once more, and no other"
+
+
+@pytest.mark.extended
+def test_a_seek_need_not_wait_until_a_busy_run_ends(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    start = str(feed.settings["start"])
+    feed.write(3)
+    run = feed.begin()
+    wait(lambda: has_rows(feed), run)
+    before = set(feed.ids())
+    with writing(feed):
+        seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
+        assert seek.result() == 0, seek.text()
+        wait(lambda: before <= repeated(feed), run)
+    run.kill()
+    publish_rest(feed)
+    assert before <= repeated(feed)
+    for table in TABLES:
+        records = feed.records(table)
+        first = {event: record for record, event in reversed([*zip(records, event_ids(records), strict=True)])}
+        assert topic_rows([*reversed(first.values())]) == select_rows(feed.mysql, feed.name, table)
+
+
+@pytest.mark.extended
+def test_a_seek_is_refused_if_its_effect_is_another_one_than_planned(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    start = str(feed.settings["start"])
+    feed.write(3)
+    run = feed.begin()
+    wait(lambda: has_rows(feed), run)
+    connections, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
+    to_head, to_start = (plan_seek(connections, target, store) for target in ("latest", start))
+    assert (to_head.skipped_bytes, to_head.repeated_bytes) == (0, 0)
+    feed.write(3)
+    wait(lambda: has_rows(feed), run)
+    with pytest.raises(CheckpointError, match="has published past"):
+        seek(connections, to_head, store, who="test", why="a test")
+    seek(connections, to_start, store, who="test", why="a test")
+    with pytest.raises(StaleCheckpointError):
+        seek(connections, to_start, store, who="test", why="twice")
+    run.kill()
 
 
 @pytest.mark.extended
@@ -312,7 +356,8 @@ def test_on_spark_a_run_that_is_killed_is_followed_by_one_that_repeats_nothing(
         first.kill()
         second = feed.begin(spark=True)
         wait(lambda: len(sealed(second)) > 3, second)
-        feed.mysql.execute(f"ALTER TABLE `{feed.name}`.accounts ADD more INT")
+    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.accounts MODIFY text VARCHAR(99)")
+    feed.write(2)
     wait(lambda: has_rows(feed), second)
     second.kill()
     run_bounded(feed)

@@ -133,7 +133,8 @@ def measure(feed: Feed, pid: int | None) -> Use:
             files += process.num_fds()
             threads += process.num_threads()
     folder = Path(feed.environment["TMPDIR"])
-    return Use(memory, files, threads, len(processes), len([*folder.rglob("*")]), feed.state.stat().st_size)
+    state_bytes = feed.state.stat().st_size if feed.state.exists() else 0
+    return Use(memory, files, threads, len(processes), len([*folder.rglob("*")]), state_bytes)
 
 
 def assert_flat(uses: list[Use]) -> None:

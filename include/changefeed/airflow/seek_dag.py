@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import DAG, Context, get_current_context, task
 
@@ -19,9 +19,13 @@ from changefeed.airflow.tasks import checkpoint_store_of, commit_and_report, fai
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.errors import CheckpointError
 from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.seek import UnfinishedWindow
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.seek import SeekRequest
+
+if TYPE_CHECKING:
+    from changefeed.operations.seek import SeekPlan
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +93,8 @@ def show_seek(name: str) -> dict[str, Any] | None:
             return None
         run = unfinished_run(connections, store) if request.finish and seek_plan.unfinished else None
         values |= {"finish": run.to_json() if run else None}
-        return {"why": request.why, "before": seek_plan.before.to_text() if seek_plan.before else None, **values}
+        before = seek_plan.before.to_text() if seek_plan.before else None
+        return {"why": request.why, "before": before, "server_uuid": seek_plan.server_uuid, **values}
 
     return fail_fast(plan)
 
@@ -111,7 +116,9 @@ def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
             commit_and_report(pipeline, connections, read_planned_run(name, planned["finish"]), store)
             before = store.load(pipeline.name)
         seek_plan = plan_seek(connections, str(planned["to"]), store)
-        if seek_plan.before != before and pipeline.windows is None:
+        if pipeline.windows is not None:
+            seek_plan = _as_planned(seek_plan, before, planned)
+        elif seek_plan.before != before:
             raise CheckpointError(
                 f"the checkpoint of pipeline {pipeline.name!r} moved after plan_seek: expected "
                 f"{before.coordinates if before else None}, found "
@@ -125,6 +132,19 @@ def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
         return record.to_json()
 
     return fail_fast(apply)
+
+
+def _as_planned(seek_plan: SeekPlan, before: Checkpoint | None, planned: dict[str, Any]) -> SeekPlan:
+    """``seek_plan`` with what plan_seek showed: `seek` compares that with what it would do now."""
+    return replace(
+        seek_plan,
+        before=before,
+        to=replace(seek_plan.to, gtids=str(planned["to_gtids"])),
+        server_uuid=str(planned["server_uuid"]),
+        skipped_bytes=int(planned["skipped_bytes"]),
+        repeated_bytes=int(planned["repeated_bytes"]),
+        unfinished=tuple(UnfinishedWindow(**window) for window in planned["unfinished"]),
+    )
 
 
 def _check_idle(instance: Any, dag_id: str) -> None:

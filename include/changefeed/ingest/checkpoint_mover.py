@@ -17,6 +17,7 @@ from changefeed.ingest.commit import commit_sealed
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.manifest import Manifest
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.windows import last_stable_state
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ EVERY_SECONDS = 10.0
 class CheckpointMover:
     """A context manager that commits sealed windows every few seconds, and at the end of its block.
 
-    It calls ``on_committed`` with the manifests of the windows that it committed, and ``committed`` has all of them. An
-    error is logged: the next move, or the next run, commits what is left.
+    It calls ``on_committed`` with the manifests of the windows that it committed, or that a seek moved the checkpoint
+    over, and ``committed`` has all of them. An error is logged: the next move, or the next run, commits what is left.
     """
 
     def __init__(
@@ -39,11 +40,12 @@ class CheckpointMover:
     ) -> None:
         self.committed: list[Manifest] = []
         self._connections, self._store, self._on_committed = connections, store, on_committed
-        self._every_seconds = every_seconds
+        self._every_seconds, self._last = every_seconds, 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._move_repeatedly, name="changefeed-checkpoint", daemon=True)
 
     def __enter__(self) -> Self:
+        self._last = self._stored_window()
         self._thread.start()
         return self
 
@@ -61,6 +63,7 @@ class CheckpointMover:
     def _move(self) -> None:
         try:
             manifests = commit_sealed(self._connections, self._store)
+            manifests = [*self._passed_by_a_seek(manifests), *manifests]
         except ChangefeedError as error:
             _log.warning("the checkpoint was not moved now: %s", error)
             return
@@ -78,3 +81,15 @@ class CheckpointMover:
                 manifests[0].window.number,
                 manifests[-1].window.number,
             )
+
+    def _stored_window(self) -> int:
+        stored = self._store.load(self._connections.pipeline.name)
+        return stored.window if stored else 0
+
+    def _passed_by_a_seek(self, committed: Sequence[Manifest]) -> list[Manifest]:
+        """The windows that were sealed before a seek and after the last move, without those that are ``committed``."""
+        state = last_stable_state(self._connections)
+        last, seek = self._last, max(state.seeks, default=0)
+        self._last = max([last, seek, *(manifest.window.number for manifest in committed)])
+        known = {manifest.window.number for manifest in committed}
+        return [state.seals[number] for number in state.seals if last < number < seek and number not in known]

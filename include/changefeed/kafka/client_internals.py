@@ -161,6 +161,20 @@ class PatchedClient(KafkaNetClient):  # type: ignore[misc]
             _forget_refused_logins(manager)
 
 
+def is_well(client: KafkaAdminClient | kafka.KafkaConsumer) -> bool:
+    """Whether ``client`` has no connection that it failed to open again, and its thread lives."""
+    return _is_well(client._client._manager)
+
+
+def producer_is_well(producer: kafka.KafkaProducer) -> bool:
+    """As `is_well`."""
+    return _is_well(producer._sender._client._manager)
+
+
+def _is_well(manager: Any) -> bool:
+    return not (manager._auth_failures or manager._backoff or manager._net._exception)
+
+
 def _forget_refused_logins(manager: Any) -> None:
     """Let ``manager`` try again a second after a login was refused, because the next one has another password.
 

@@ -6,7 +6,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
-from changefeed.kafka.client_internals import UNTRUSTED, PatchedClient
+from changefeed.kafka.client_internals import UNTRUSTED, PatchedClient, is_well
 from changefeed.kafka.kept_clients import kept_client
 from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.options import client_settings, is_secret
@@ -43,6 +43,19 @@ _OURS = {
 }
 _PORT = 9092
 """Default port of a broker address."""
+
+
+class _Admin:
+    """An admin client that can be kept."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self.client = KafkaAdminClient(**connection.kafka_python())
+
+    def is_well(self) -> bool:
+        return is_well(self.client)
+
+    def close(self) -> None:
+        self.client.close()
 
 
 class _Quiet(logging.Handler):
@@ -105,17 +118,19 @@ class KafkaConnection:
         return self.password_source.password(host, port, self.options.get("sasl.username", ""))
 
     @contextmanager
-    def admin(self) -> Iterator[KafkaAdminClient]:
+    def admin(self, *, is_new: bool = False) -> Iterator[KafkaAdminClient]:
         """kafka-python's admin client, closed afterwards if the process keeps no clients (`kept_clients`).
 
-        Raises BrokerUnavailableError, TopicError or SettingsError instead of kafka-python's errors, also for errors
-        raised in the block.
+        One that ``is_new`` knows all brokers that are up now. Raises BrokerUnavailableError, TopicError or
+        SettingsError instead of kafka-python's errors, also for errors raised in the block.
         """
-        with (
-            self.kafka_python_errors(),
-            kept_client(self, "admin", lambda: KafkaAdminClient(**self.kafka_python())) as client,
-        ):
-            yield client
+        with self.kafka_python_errors():
+            if is_new:
+                with closing(_Admin(self)) as opened:
+                    yield opened.client
+            else:
+                with kept_client(self, "admin", lambda: _Admin(self)) as kept:
+                    yield kept.client
 
     @contextmanager
     def consumer(self, *, nearest: bool = False, **settings: Any) -> Iterator[KafkaConsumer]:

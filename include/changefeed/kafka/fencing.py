@@ -35,7 +35,7 @@ def fence(lease: Lease, tasks: int = 1) -> str:
     """
     connection, identity, tasks = lease.connection, lease.identity, max(tasks, lease.earlier_tasks)
     lease.log().keep(AttemptRecord(lease.attempt, tasks))
-    with connection.admin() as admin:
+    with connection.admin(is_new=True) as admin:
         ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used_ids(admin, identity))
         _take_over(connection, admin, ids, identity, lease.transaction_seconds)
     return lease.attempt

@@ -2,11 +2,13 @@
 
 Opening a client takes some milliseconds and three requests, which a continuous run would pay twenty times a window.
 After `keep_clients` this process keeps clients that ended their use without an error. A client serves one user at a
-time, and is closed after KEPT_SECONDS: so passwords are renewed, and brokers end no connection that is in use.
+time, and is closed KEPT_SECONDS after it was opened: so passwords and certificates are renewed. After an error all
+idle clients of its connection are closed, as the same may have happened to them.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -17,13 +19,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from changefeed.kafka.connection import KafkaConnection
 
-KEPT_SECONDS = 300.0
-"""How long a client is used."""
+_log = logging.getLogger(__name__)
+
+KEPT_SECONDS = 180.0
+"""How long a client is used: less than firewalls keep an idle connection."""
 _MOST_IDLE = 16
+_CLOSE_EVERY_SECONDS = 30.0
 
 
 class Client(Protocol):
     """What can be kept."""
+
+    def is_well(self) -> bool:
+        """Whether all connections that it had are open, or were closed in order."""
 
     def close(self) -> Any:
         """Close the connections."""
@@ -44,13 +52,16 @@ class _Kept:
 
 _is_on = False
 _idle: list[_Kept] = []
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal may end the process while it is held
 
 
 def keep_clients() -> None:
     """From now on, this process keeps clients open."""
     global _is_on
-    _is_on = True
+    with _lock:
+        if not _is_on:
+            threading.Thread(target=_close_old_clients, name="changefeed-kafka-clients", daemon=True).start()
+        _is_on = True
 
 
 def keeps_clients() -> bool:
@@ -65,34 +76,55 @@ def kept_client(connection: KafkaConnection, purpose: Hashable, open_client: Cal
     is_good = False
     try:
         yield kept.client
-        is_good = _is_on
+        is_good = True
     finally:
-        _close(_put_back(kept) if is_good else [kept])
+        if is_good and _is_on:
+            _put_back(kept)
+        else:
+            _close([kept])
+        if not is_good:
+            _close(_remove(lambda idle: idle.connection == connection))
 
 
 def _take(connection: KafkaConnection, purpose: Hashable) -> _Kept | None:
     with _lock:
-        old = [kept for kept in _idle if kept.until <= _now()]
-        _idle[:] = [kept for kept in _idle if kept.until > _now()]
         found = next((kept for kept in _idle if kept.purpose == purpose and kept.connection == connection), None)
-        if found is not None:
-            _idle.remove(found)
-    _close(old)
-    return found
+        if found is None:
+            return None
+        _idle.remove(found)
+    if found.until > _now() and found.client.is_well():
+        return found
+    _close([found])
+    return None
 
 
-def _put_back(kept: _Kept) -> list[_Kept]:
-    """Keep a client; return those that are too many."""
+def _put_back(kept: _Kept) -> None:
     with _lock:
         _idle.append(kept)
         many = _idle[:-_MOST_IDLE]
         del _idle[:-_MOST_IDLE]
-    return many
+    _close(many)
+
+
+def _remove(is_unused: Callable[[_Kept], bool]) -> list[_Kept]:
+    with _lock:
+        unused = [kept for kept in _idle if is_unused(kept)]
+        _idle[:] = [kept for kept in _idle if not is_unused(kept)]
+    return unused
+
+
+def _close_old_clients() -> None:
+    while True:
+        time.sleep(_CLOSE_EVERY_SECONDS)
+        _close(_remove(lambda kept: kept.until <= _now()))
 
 
 def _close(unused: list[_Kept]) -> None:
     for kept in unused:
-        kept.client.close()
+        try:
+            kept.client.close()
+        except Exception as error:  # nobody uses it any more
+            _log.debug("a client for %s did not close in order: %s", kept.purpose, error)
 
 
 def _now() -> float:

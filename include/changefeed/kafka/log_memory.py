@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.kept_clients import keeps_clients
+from changefeed.kafka.kept_clients import keeps_clients, kept_client
 from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, Start, partition_reader
 
 State = TypeVar("State")
@@ -23,6 +23,22 @@ State = TypeVar("State")
 KNOWN_SECONDS = 300.0
 """After this time without a reading all of the log is read: Kafka may have removed tombstones that were not read."""
 _MOST_MEMORIES = 16
+
+
+class _LogReader:
+    """A reader of a log that can be kept."""
+
+    def __init__(self, connection: KafkaConnection, topic: str, purpose: str, start: Start, *, committed: bool) -> None:
+        self._open = ExitStack()
+        self.reader = self._open.enter_context(
+            partition_reader(connection, [(topic, 0)], purpose, start=start, committed=committed, of_a_log=True)
+        )
+
+    def is_well(self) -> bool:
+        return self.reader.is_well()
+
+    def close(self) -> None:
+        self._open.close()
 
 
 class LogChangedError(Exception):
@@ -37,8 +53,6 @@ class LogMemory(Generic[State]):
     state: State = field(init=False)
     last: KafkaRecord | None = None
     _read_at: float = 0.0
-    _reader: PartitionReader | None = None
-    _open: ExitStack = field(default_factory=ExitStack)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -73,19 +87,18 @@ class LogMemory(Generic[State]):
     def reader(
         self, connection: KafkaConnection, topic: str, purpose: str, *, committed: bool = True
     ) -> Iterator[PartitionReader]:
-        """A reader of the log from `start` on, as of `partition_reader`; for use in the function that `read` calls. It
-        stays open until the memory forgets, if the process keeps clients."""
-        if self._reader is None or self.last is None:
-            self._open.close()
-            opened = partition_reader(
-                connection, [(topic, 0)], purpose, start=self.start, committed=committed, of_a_log=True
-            )
-            self._reader = self._open.enter_context(opened)
-        else:
-            self._reader.go_to(self.last.offset)
-        yield self._reader
-        if not keeps_clients():
-            self._close()
+        """A reader of the log from `start` on, as of `partition_reader`; for use in the function that `read` calls."""
+        opened = False
+
+        def open_reader() -> _LogReader:
+            nonlocal opened
+            opened = True
+            return _LogReader(connection, topic, purpose, self.start, committed=committed)
+
+        with kept_client(connection, (topic, purpose), open_reader) as kept:
+            if not opened:
+                kept.reader.go_to(0 if self.last is None else self.last.offset)
+            yield kept.reader
 
     def after_last(self, records: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
         """The ``records`` from `start` on that are not known yet. Raises LogChangedError unless the last known record
@@ -103,12 +116,7 @@ class LogMemory(Generic[State]):
 
     def forget(self) -> None:
         """Begin with an empty state."""
-        self._close()
         self.state, self.last = self.create(), None
-
-    def _close(self) -> None:
-        self._reader = None
-        self._open.close()
 
 
 def _now() -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kafka import OffsetSpec
+
 from changefeed.errors import CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.topics import cleanup_policies, first_offsets
+from changefeed.kafka.topics import cleanup_policies, offsets_of
 
 
 def check_log_retention(connection: KafkaConnection, topics: Sequence[str]) -> None:
@@ -27,7 +29,7 @@ def check_log_retention(connection: KafkaConnection, topics: Sequence[str]) -> N
                 "published twice, or lost. Nothing was published. Set it with `kafka-configs.sh --alter --entity-type "
                 f"topics --entity-name {topic} --add-config cleanup.policy=compact`."
             )
-    check_first_offsets(first_offsets(connection, [(topic, 0) for topic in policies]))
+    check_first_offsets(offsets_of(connection, [(topic, 0) for topic in policies], OffsetSpec.EARLIEST))
 
 
 def check_first_offsets(offsets: Mapping[TopicPartition, int]) -> None:

@@ -17,9 +17,11 @@ import kafka
 import kafka.errors
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, TopicError
+from changefeed.kafka.client_internals import is_well
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.stored_batches import UnpackableError, bound_batches, return_batches
+from changefeed.kafka.topics import offsets_of
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +140,11 @@ class PartitionReader:
         """Read on from ``offset`` of the only partition, as a new reader that starts there would."""
         (partition,) = self._partitions
         self._consumer.seek(partition, offset)
-        self._ahead, self._asks_ends = [], True
+        self._ahead, self._asks_ends, self._answered_at = [], True, time.monotonic()
+
+    def is_well(self) -> bool:
+        """Whether the reader can be used again, with `go_to`; see `kept_clients`."""
+        return is_well(self._consumer)
 
     def to_end(
         self,
@@ -289,10 +295,8 @@ class PartitionReader:
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         """The current end of each partition, after all open transactions."""
-        latest = dict.fromkeys(self._partitions, kafka.OffsetSpec.LATEST)
-        with self._errors_of(self._partitions), self._connection.admin() as admin:
-            ends = admin.list_partition_offsets(latest)
-        return {(topic, partition): end.offset for (topic, partition), end in ends.items()}
+        with self._errors_of(self._partitions):
+            return offsets_of(self._connection, self._partitions, kafka.OffsetSpec.LATEST)
 
     def _positions(self, partitions: Sequence[kafka.TopicPartition]) -> dict[TopicPartition, int | None]:
         """The next offset to be read of each partition; None until the broker has reported its start."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 import kafka.errors
 
 from changefeed.errors import ChangefeedError
-from changefeed.kafka.client_internals import end, plain_producer
+from changefeed.kafka.client_internals import end, plain_producer, producer_is_well
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.kept_clients import kept_client
 from changefeed.kafka.refusal import write_error
@@ -41,6 +41,10 @@ class _Client:
             },
             topic,
         )
+
+    def is_well(self) -> bool:
+        """Whether it can be kept; see `kept_clients`."""
+        return producer_is_well(self.producer)
 
     def close(self) -> None:
         """Close the connections."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from kafka import IsolationLevel, OffsetSpec, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import UnsupportedVersionError
+from kafka.errors import RetriableError, UnknownTopicOrPartitionError, UnsupportedVersionError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
@@ -27,6 +28,7 @@ _RECORDS_A_REQUEST = 1_000
 _SECONDS_A_PARTITION = 0.1
 """Time to create a partition, for timeouts: even a busy broker creates ten partitions a second, mostly many more."""
 
+_ASK_AGAIN_SECONDS = 0.2
 _NO_TOPIC_ID = str(uuid.UUID(int=0))
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 _OLDEST = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
@@ -308,11 +310,24 @@ def partition_contents(connection: KafkaConnection, names: Iterable[str]) -> lis
     ]
 
 
-def first_offsets(connection: KafkaConnection, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """The first offset of each of the ``partitions``. Raises BrokerUnavailableError, TopicError."""
-    asked = {TopicPartition(*partition): OffsetSpec.EARLIEST for partition in partitions}
+def offsets_of(
+    connection: KafkaConnection, partitions: Iterable[tuple[str, int]], spec: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """The offset of each of the ``partitions`` that ``spec`` names, also of records in open transactions.
+
+    It asks again while a leader does not know the answer yet, as after an election. Raises BrokerUnavailableError,
+    TopicError.
+    """
+    asked = {TopicPartition(*partition): spec for partition in partitions}
+    again = Retrying(
+        retry=retry_if_exception_type((RetriableError, UnknownTopicOrPartitionError)),
+        wait=wait_fixed(_ASK_AGAIN_SECONDS),
+        stop=stop_after_delay(connection.timeout_seconds),
+        reraise=True,
+    )
     with connection.admin() as admin:
-        return {(at.topic, at.partition): first.offset for at, first in admin.list_partition_offsets(asked).items()}
+        found = again(admin.list_partition_offsets, asked)
+    return {(at.topic, at.partition): offset.offset for at, offset in found.items()}
 
 
 def _newest_records(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -29,6 +29,8 @@ from changefeed.source.mysql.binlogs import ServerBinlogs
 
 _log = logging.getLogger(__name__)
 _MOVES = 5
+_WINDOW_SECONDS = 120.0
+"""How long a seek waits for the current window of a continuous run."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def plan_seek(
         planned = replace(
             planned, lost=f"the checkpoint was lost; by {origin} all up to {current.coordinates} is published"
         )
-    planned = replace(planned, unfinished=published.unfinished)
+    planned = replace(planned, unfinished=_given_up(pipeline, published.unfinished))
     if other:
         return replace(planned, not_known=f"what is skipped or repeated is not known: {other}")
     if describe_lost_log(connections, current, state):
@@ -170,7 +172,13 @@ def plan_seek(
             not_known=f"the commit log does not have window {current.window}: what a run published after "
             f"{current.coordinates} and did not commit is not known, and is published twice",
         )
-    return _compare(planned, published, published.complete_to if finish else current.coordinates, files)
+    begin = published.complete_to if finish or pipeline.windows is not None else current.coordinates
+    return _compare(planned, published, begin, files)
+
+
+def _given_up(pipeline: Pipeline, unfinished: Sequence[UnfinishedWindow]) -> tuple[UnfinishedWindow, ...]:
+    """The windows that a seek gives up: with `windows`, the checkpoint is behind sealed ones by some seconds."""
+    return tuple(window for window in unfinished if pipeline.windows is None or not window.sealed)
 
 
 def _compare(
@@ -280,7 +288,7 @@ def seek(
 
     Raises:
     - SettingsError without a reason.
-    - PipelineBusyError while a run is alive.
+    - PipelineBusyError while a run is alive; a continuous one, if its current window takes minutes.
     - StaleCheckpointError if the checkpoint moved since the plan.
     - CheckpointError if the pipeline published more since the plan. A continuous run may do both, unless it published
       past the target of a seek that was to skip changes.
@@ -289,17 +297,19 @@ def seek(
     check_reason(why)
     pipeline = connections.pipeline
     ensure_commit_log(connections)
-    with connections.lease() as lease:
+    with connections.lease(timeout_seconds=0.0 if pipeline.windows is None else _WINDOW_SECONDS) as lease:
         fence(lease)
         log = lease.log()
         before, state = store.load(pipeline.name), log.read()
         check_none_parked(pipeline.name, state, "seek")
         if pipeline.windows is not None:
-            planned = _plan_again(connections, planned, store)
-        current, _ = _find_current_position(pipeline, before, state)
-        if before != planned.before and pipeline.windows is None:
+            planned = _plan_again(connections, planned, store, state)
+            before = planned.before
+        elif before != planned.before:
             raise stale(pipeline.name, planned.before, before)
+        current, _ = _find_current_position(pipeline, before, state)
         unfinished = _find_published_range(current, state, planned.server_uuid).unfinished if current else ()
+        unfinished = _given_up(pipeline, unfinished)
         if unfinished != planned.unfinished:
             raise CheckpointError(
                 f"pipeline {pipeline.name!r} has published since the seek was planned: unfinished are "
@@ -327,18 +337,32 @@ def seek(
     return record
 
 
-def _plan_again(connections: PipelineConnections, planned: SeekPlan, store: CheckpointStore) -> SeekPlan:
+def _plan_again(
+    connections: PipelineConnections, planned: SeekPlan, store: CheckpointStore, state: CommitLogState
+) -> SeekPlan:
     """``planned`` with what it skips and repeats now, as a continuous run publishes meanwhile; call it under the lease.
 
-    Raises CheckpointError if the seek would repeat changes instead of skipping some.
+    Raises StaleCheckpointError after another seek, and CheckpointError if the seek would now lead to another server,
+    repeat changes instead of skipping some, or give up a window that was not in the plan.
     """
-    again = plan_seek(connections, str(planned.to), store)
-    if planned.skipped_bytes and not planned.repeated_bytes and again.repeated_bytes:
-        raise CheckpointError(
-            f"the continuous run of pipeline {planned.pipeline!r} has published past {planned.to.coordinates} since "
-            "the seek was planned, so the seek would repeat changes and skip none. Nothing was changed; look again."
-        )
-    return replace(again, asked=planned.asked)
+    last_seek, known = max(state.seeks, default=0), planned.before.window if planned.before else 0
+    again = plan_seek(connections, str(planned.to.coordinates), store)
+    if last_seek > known:
+        raise stale(planned.pipeline, planned.before, again.before)
+    planned_windows = {window.number for window in planned.unfinished}
+    gtids, planned_gtids = (GtidSet.parse(point.gtids) for point in (again.to, planned.to))
+    if again.server_uuid != planned.server_uuid or gtids != planned_gtids:
+        problem = f"{planned.to.coordinates} is another position now, on server {again.server_uuid}"
+    elif again.repeated_bytes and not planned.repeated_bytes and not planned.not_known:
+        problem = f"the continuous run has published past {planned.to.coordinates}, which would be repeated"
+    elif more := [str(window) for window in again.unfinished if window.number not in planned_windows]:
+        problem = f"unfinished are {', '.join(more)}"
+    else:
+        return replace(again, asked=planned.asked)
+    raise CheckpointError(
+        f"the effect of the seek of pipeline {planned.pipeline!r} is not the planned one any more: {problem}. Nothing "
+        "was changed; look again and seek."
+    )
 
 
 def _move_checkpoint(store: CheckpointStore, expected: Checkpoint | None, target: Checkpoint) -> None:
