@@ -23,8 +23,9 @@ from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionalRequestResult, TransactionManager
 from kafka.record import default_records
 
-from changefeed.kafka.client_internals import FinishedRecords, InnerProducer
+from changefeed.kafka.client_internals import FinishedRecords, InnerProducer, is_well, producer_is_well
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import TopicSettings, ensure_topics
 from devstack.kafka import KafkaBroker
 
@@ -140,3 +141,15 @@ def test_records_that_are_read_are_checked_by_a_compiled_checksum() -> None:
 
 def test_a_client_asks_for_metadata_again_without_a_pause() -> None:
     assert "self.config['retry_backoff_ms']" in inspect.getsource(ClusterMetadata.ttl), READ
+
+
+def test_a_client_is_well_until_it_cannot_open_a_connection_again(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    connection = KafkaConnection(kafka_broker.bootstrap)
+    with connection.admin() as admin, connection.consumer() as consumer:
+        clients = (admin, consumer)
+        assert all(is_well(client) for client in clients)
+        for client in clients:
+            client._client._manager.update_backoff("a broker")
+        assert not any(is_well(client) for client in clients)
+    with RecordWriter(connection, unique_name) as writer:
+        assert producer_is_well(writer._producer)
