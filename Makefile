@@ -46,7 +46,7 @@ install = $(PYTHON) -m venv $(VENV) && \
 	$(BIN)/uv pip install --require-hashes --config-settings-package pyspark:--build-option=--compression=stored $(1) && \
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 
-demo: $(DEMO_READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: exit when verified; --follower: also replicate to a second MySQL)
+demo: $(DEMO_READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: exit when verified; --follower: also replicate to a second MySQL; --continuous: a window a second)
 	@$(BIN)/python -m devstack demo $(ARGS)
 
 example: $(READY) ## Run an example of examples/ (NAME=commit-log; ARGS=--stay: keep its web page until Ctrl-C)

@@ -46,12 +46,15 @@ def demo(
     follower: Annotated[
         bool, typer.Option("--follower", help="Also replicate to a second MySQL, and compare the two. Default: off.")
     ] = False,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Publish a window a second. Default: a run each minute.")
+    ] = False,
 ) -> None:
     """Run the shop pipeline on the servers, and show the records that it publishes."""
     from devstack.demo import demo as run_demo
 
     try:
-        run_demo(Stack(with_follower=follower), once=once)
+        run_demo(Stack(with_follower=follower, continuous=continuous), once=once)
     except KeyboardInterrupt:
         print("stopped")
 

@@ -8,10 +8,12 @@ import sys
 import time
 import urllib.error
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pymysql
+from kafka import KafkaConsumer, TopicPartition
 from rich.console import Console
 
 from devstack.airflow import USER
@@ -84,13 +86,15 @@ def _run(stack: Stack, connect: Connect, steps: _Steps, *, once: bool) -> None:
         steps.begin("Publish the first window")
         show_login(stack)
         # Airflow starts the first run as soon as it has read the DAG.
-        _out.print(f"DAG {DAG} is scheduled each minute.")
+        how = "runs all the time, with a window a second" if stack.is_continuous else "is scheduled each minute"
+        _out.print(f"DAG {DAG} {how}.")
         # Spark waits for kernels that are still being compiled. If that fails, it compiles them, or reports the error.
         _await("the committed window", lambda: _window(stack) >= 1, stack)
         steps.begin("Publish the rest, and compare the topics with the tables")
         writer.stop()
         _out.print("The writer is paused, so that the tables do not change during the comparison.")
-        _await("the next run", lambda: _trigger(stack), stack)
+        if not stack.is_continuous:
+            _await("the next run", lambda: _trigger(stack), stack)
         _await("a checkpoint at the head", lambda: _checkpoint(stack)["coordinates"] == _head(connect), stack)
         records = list(read_topics(stack.bootstrap, [f"{DATABASE}.{table}" for table in TABLES]))
         verify(connect, records)
@@ -99,6 +103,8 @@ def _run(stack: Stack, connect: Connect, steps: _Steps, *, once: bool) -> None:
             for line in verify_copy(connect, _connector(stack.follower.root_url)):
                 _out.print(line)
         steps.end()
+        if stack.is_continuous:
+            _show_delays(connect, stack.bootstrap)
         _show(records)
         _out.print()
         show_login(stack)
@@ -192,6 +198,27 @@ def _show(records: list[Record]) -> None:
     for record in records[-SHOWN:]:
         _out.print(f"  {record.topic} partition {record.partition} offset {record.offset} id {record.event_id}")
         _out.print(f"  {json.dumps(record.key, ensure_ascii=False)} {json.dumps(record.value, ensure_ascii=False)}")
+
+
+def _show_delays(connect: Connect, bootstrap: str) -> None:
+    """Insert some rows, and print how long after its commit each is in its topic."""
+    topic = f"{DATABASE}.customers"
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None)
+    consumer.assign([TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic) or ()])
+    consumer.seek_to_end()
+    consumer.poll(timeout_ms=0)  # finds the ends
+    delays = []
+    with closing(consumer), connect() as connection, connection.cursor() as cursor:
+        for name in ("Ida", "Jan", "Kim"):
+            time.sleep(1)
+            cursor.execute(f"INSERT INTO {topic} (name, tags) VALUES (%s, 'new')", (name,))
+            committed = time.monotonic()
+            if not consumer.poll(timeout_ms=int(WINDOW_SECONDS * 1000)):
+                raise DemoError(f"expected the new row of {topic} within {WINDOW_SECONDS:g} seconds")
+            delays.append(time.monotonic() - committed)
+    _out.print(
+        f"Three new rows were in their topic {', '.join(f'{delay:.1f}' for delay in delays)} s after their commit"
+    )
 
 
 def _await(what: str, reached: Callable[[], bool], stack: Stack) -> None:

@@ -23,7 +23,7 @@ from devstack.airflow import AirflowServer
 from devstack.connect import fetch_connect
 from devstack.consumers import CONSUMERS
 from devstack.errors import DevstackError, FetchError, ServerError
-from devstack.home import Home
+from devstack.home import PROJECT, Home
 from devstack.java import fetch_java, find_java
 from devstack.kafka import KafkaBroker, fetch_kafka
 from devstack.lock import hold_lock
@@ -47,6 +47,10 @@ SITE = """\
 connections:
   - {source: mysql_shop, kafka: kafka_shop}
 """
+
+PIPELINES_VARIABLE = "CHANGEFEED_PIPELINES"
+CONTINUOUS = ('schedule: "* * * * *"', 'schedule: "@continuous"\nwindows: {every: 1s, run_for: 10m}')
+"""The schedule of the shop pipeline, and what the demo with continuous runs has in its place."""
 
 FOLLOWER_OPTIONS: Options = {
     "skip-log-bin": "ON",
@@ -80,8 +84,11 @@ class Stack:
     Several processes may create a stack of the same home: all use the same servers.
     """
 
-    def __init__(self, home: Home | None = None, *, with_follower: bool = False) -> None:
+    def __init__(
+        self, home: Home | None = None, *, with_follower: bool = False, continuous: bool | None = None
+    ) -> None:
         self.with_follower = with_follower
+        self._wants_continuous = continuous
         self.home = home or Home.default()
         self._existing_mysql = _existing_mysql()
         self._existing_kafka = os.environ.get(KAFKA_VARIABLE) or None
@@ -91,7 +98,13 @@ class Stack:
         self._follower = MysqlServer(servers / "mysql-2", options=FOLLOWER_OPTIONS, home=self.home)
         self._kafka = KafkaBroker(servers / "kafka", home=self.home)
         self._site = servers / "site.yaml"
+        self._pipelines = servers / "pipelines"
         self._chosen: SqlServer | None = None
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the shop pipeline publishes a window a second, instead of a run each minute."""
+        return bool(self._wants_continuous)
 
     # --- addresses
 
@@ -121,7 +134,13 @@ class Stack:
             "spark_default": json.dumps({"conn_type": "spark", "host": "local[*]"}),
         }
         settings = {} if SITE_VARIABLE in os.environ else {SITE_VARIABLE: str(self._site)}
+        settings |= self._pipelines_folder
         return AirflowServer(self.home.servers / "airflow", connections=connections, settings=settings, home=self.home)
+
+    @property
+    def _pipelines_folder(self) -> dict[str, str]:
+        """The variable that names the folder with the continuous pipeline; {} if the pipelines of the checkout run."""
+        return {PIPELINES_VARIABLE: str(self._pipelines)} if self._pipelines.exists() else {}
 
     @property
     def mysql_url(self) -> str:
@@ -149,6 +168,7 @@ class Stack:
             "AIRFLOW_CONN_MYSQL_SHOP": self.mysql_url,
             "AIRFLOW_CONN_KAFKA_SHOP": f"kafka://{self.bootstrap}",
             **self.airflow.database_env,
+            **self._pipelines_folder,
             **({"JAVA_HOME": own_java} if own_java else {}),
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
@@ -215,7 +235,18 @@ class Stack:
                 start.result()
             report("Start Airflow")
             write_site(self._site)
+            self._write_pipelines()
             self.airflow.start()
+
+    def _write_pipelines(self) -> None:
+        """Write the shop pipeline with continuous runs, or remove that of an earlier demo; `up` of a stack that does
+        not say which leaves it."""
+        if self._wants_continuous:
+            self._pipelines.mkdir(exist_ok=True)
+            text = (PROJECT / "include" / "pipelines" / "shop.yaml").read_text(encoding="utf-8")
+            (self._pipelines / "shop.yaml").write_text(text.replace(*CONTINUOUS), encoding="utf-8")
+        elif self._wants_continuous is False:
+            shutil.rmtree(self._pipelines, ignore_errors=True)
 
     def _start_kafka(self) -> None:
         self._fetch_kafka()
