@@ -218,6 +218,8 @@ def test_a_seek_need_not_wait_until_a_busy_run_ends(continuous: Feed) -> None:
         seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
         assert seek.result() == 0, seek.text()
         wait(lambda: before <= repeated(feed), run)
+        prune = feed.fork_command("", "prune", feed.name)
+        assert prune.result() == 0, prune.text()
     run.kill()
     publish_rest(feed)
     assert before <= repeated(feed)

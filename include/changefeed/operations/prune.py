@@ -40,7 +40,7 @@ def prune(connections: PipelineConnections, store: CheckpointStore) -> PruneResu
     pipeline = connections.pipeline
     if store.load(pipeline.name) is None:  # before the first run there is no commit log, so no lease
         raise _nothing_known(pipeline.name)
-    with connections.lease() as lease:
+    with connections.lease_between_windows() as lease:
         fence(lease)
         checkpoint, state = store.load(pipeline.name), lease.log().read()
         if checkpoint is None:
@@ -69,7 +69,7 @@ def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) ->
 
     Raises SettingsError if no deleted topic matches, and PipelineBusyError during a run.
     """
-    with connections.lease() as lease:
+    with connections.lease_between_windows() as lease:
         fence(lease)
         log = lease.log()
         state = log.read()

@@ -29,8 +29,6 @@ from changefeed.source.mysql.binlogs import ServerBinlogs
 
 _log = logging.getLogger(__name__)
 _MOVES = 5
-_WINDOW_SECONDS = 120.0
-"""How long a seek waits for the current window of a continuous run."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +295,7 @@ def seek(
     check_reason(why)
     pipeline = connections.pipeline
     ensure_commit_log(connections)
-    with connections.lease(timeout_seconds=0.0 if pipeline.windows is None else _WINDOW_SECONDS) as lease:
+    with connections.lease_between_windows() as lease:
         fence(lease)
         log = lease.log()
         before, state = store.load(pipeline.name), log.read()

@@ -31,6 +31,10 @@ if TYPE_CHECKING:  # at run time a reader of MySQL only, such as `status`, would
     from changefeed.kafka.schema_registry.subjects import KnownIds, Subjects
 
 
+WINDOW_SECONDS = 120.0
+"""How long an operation waits for the current window of a continuous run."""
+
+
 @dataclass(frozen=True)
 class PipelineConnections:
     """The source, the Kafka cluster and the schema registry of ``pipeline``.
@@ -179,6 +183,11 @@ class PipelineConnections:
             timeout_seconds=timeout_seconds,
             transaction_seconds=self.pipeline.kafka.transaction_timeout_seconds,
         )
+
+    def lease_between_windows(self) -> Lease:
+        """The lease for an operation that waits for the current window of a continuous run. A run of a pipeline without
+        `windows` refuses it; see `Lease`."""
+        return self.lease(timeout_seconds=0.0 if self.pipeline.windows is None else WINDOW_SECONDS)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
