@@ -129,11 +129,14 @@ def _read_positions(pipelines: Sequence[Pipeline]) -> list[Position]:
 def _read_position(pipeline: Pipeline) -> Position:
     """The pipeline's position. Any error is in its status, because it must not stop the check of other pipelines."""
     from changefeed.operations.lag import UNKNOWN, Position, position
-    from changefeed.operations.status import Status
+    from changefeed.operations.status import Status, with_freshness
 
     try:
         connections = replace(task_connections(pipeline), answer_limits=_ANSWER_LIMITS)
-        return position(connections, checkpoint_store_of(pipeline))
+        found = position(connections, checkpoint_store_of(pipeline))
+        if load_site().freshness.limits_of(pipeline.alerts).freshness_seconds is None:
+            return found  # without Kafka
+        return replace(found, status=with_freshness(found.status, connections))
     except ChangefeedError as error:
         return Position(Status.in_error(pipeline.name, error), UNKNOWN)
     except Exception as error:
@@ -155,7 +158,12 @@ def _alerts_of(
         seconds, headroom = retention.lag_seconds, retention.headroom_seconds
         report_position(pipeline.name, status.lag_bytes, seconds, headroom)
         alerts += exceeded_limits(
-            pipeline.name, limits, lag_bytes=status.lag_bytes, lag_seconds=seconds, headroom_seconds=headroom
+            pipeline.name,
+            limits,
+            lag_bytes=status.lag_bytes,
+            lag_seconds=seconds,
+            headroom_seconds=headroom,
+            freshness=status.freshness,
         )
     if status.parked:
         alerts.append(("table parked", parked_text(pipeline.name, [each["table"] for each in status.parked])))

@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { ago, bytes, duration, el, empty, every, loading, problem } from "./dom.js";
-import { words } from "./overview.js";
+import { freshnessText, words } from "./overview.js";
 import { sparkline } from "./sparkline.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
@@ -262,11 +262,11 @@ const firstSentence = (text) => text.split("\n")[0].replace(/^\w+Error: /, "").m
 const linkTo = ({ name }) => el("a", { href: `#/pipelines/${encodeURIComponent(name)}` }, name);
 
 // When the newest change was published, and what waits.
-function published({ position, last_hour: hour }) {
+function published({ position, last_hour: hour, freshness }) {
   const at = (position && position.last_known) || position || {};
   const newest = hour && hour.newest_ms ? `${ago(new Date(hour.newest_ms).toISOString())}` : hour ? "nothing yet" : "–";
   const waits = at.lag_bytes && at.own_changes !== false ? `${bytes(at.lag_bytes)} behind${at.lag_seconds ? `, ${duration(at.lag_seconds)}` : ""}` : null;
-  return [newest, waits ? el("small", {}, waits) : null];
+  return [newest, freshness ? el("small", {}, freshnessText(freshness)) : null, waits ? el("small", {}, waits) : null];
 }
 
 function row({ pipeline }) {
