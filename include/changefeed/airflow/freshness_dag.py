@@ -81,7 +81,7 @@ def check_freshness(has_file_times: bool) -> None:
 
     Fails with all alerts in its message. Pipelines without a schedule are checked only if they have a limit.
     """
-    from changefeed.operations.freshness import is_checked
+    from changefeed.operations.lateness import is_checked
 
     site = fail_fast(load_site)
     pipelines, refused = load_pipelines()
@@ -148,7 +148,7 @@ def _alerts_of(
     pipeline: Pipeline, position: Position, site: FreshnessSettings, written_at: datetime | None
 ) -> list[tuple[str, str]]:
     """An alert, as (kind, text), if the pipeline is late, for each limit that is exceeded, and for parked tables."""
-    from changefeed.operations.freshness import describe_lateness
+    from changefeed.operations.lateness import describe_lateness
 
     status, retention, limits = position.status, position.retention, site.limits_of(pipeline.alerts)
     now, alerts = datetime.now(UTC), []

@@ -286,7 +286,7 @@ function card(pipeline) {
     el("div", { class: "row between" }, el("h2", {}, linkTo(pipeline)), badge(pipeline)),
     el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}, `, el("code", {}, pipeline.tables.include.join(", "))),
     pipeline.headline ? el("p", {}, words(pipeline.headline)) : null,
-    newest ? el("p", { class: "soft" }, `Newest change published ${ago(new Date(newest).toISOString())}. Rows in the last hour: `, sparkline(pipeline.last_hour)) : null,
+    newest ? el("p", { class: "soft" }, `Newest change published ${ago(new Date(newest).toISOString())}.${pipeline.freshness ? ` Readable ${freshnessText(pipeline.freshness)}.` : ""} Rows in the last hour: `, sparkline(pipeline.last_hour)) : null,
     at && at.last_known ? el("p", { class: "soft" }, `Last known, read ${ago(new Date(pipeline.stale.read_at_ms).toISOString())}:`) : null,
     facts(pipeline),
     missing && missing.overdue ? notLoaded(missing) : null,
