@@ -88,10 +88,10 @@ def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
 
 def with_freshness(found: Status, connections: PipelineConnections) -> Status:
     """The status ``found``, with the freshness of the last hour from the commit log if that can be read."""
-    from changefeed.pipeline.windows import read_freshness  # loads the client of Kafka
-
     if found.state in ("new", "error"):
         return found
+    from changefeed.pipeline.windows import read_freshness  # loads the client of Kafka
+
     try:
         return replace(found, freshness=read_freshness(connections))
     except ChangefeedError:  # of Kafka: the state is that of the source and the checkpoint
