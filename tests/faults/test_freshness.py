@@ -12,6 +12,8 @@ import pytest
 from faults.feed import NOTHING_NEW, Feed
 from long_form import long
 
+from devstack.port import free_port
+
 TOLERANCE = 1.0
 """Seconds by which the figure may differ from the consumer's. On MariaDB a commit's time has whole seconds."""
 
@@ -145,3 +147,14 @@ def test_backfill_does_not_count(feed: Feed) -> None:
     )
     assert done.result() == 0, done.text()
     assert freshness(feed) == before
+
+
+@pytest.mark.extended
+def test_status_without_kafka_has_a_state_and_says_why_freshness_is_not_known(feed: Feed) -> None:
+    insert(feed, 1)
+    feed.run()
+    feed.kafka_port = free_port()
+    run = feed.fork_command("", "status", feed.name)
+    assert run.result() == 0, run.text()
+    assert "freshness not known" in run.text()
+    assert "BrokerUnavailableError" in run.text()

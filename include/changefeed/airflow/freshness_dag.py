@@ -165,6 +165,9 @@ def _alerts_of(
             headroom_seconds=headroom,
             freshness=status.freshness,
         )
+    if status.freshness_error:
+        text = f"the freshness of pipeline {pipeline.name!r} cannot be checked: {status.freshness_error}"
+        alerts.append(("freshness", text))
     if status.parked:
         alerts.append(("table parked", parked_text(pipeline.name, [each["table"] for each in status.parked])))
     return alerts

@@ -51,8 +51,8 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
         ]
         print_table(("pipeline", "window", "checkpoint", "head", "state"), rows)
         for status in statuses:
-            if status.error:
-                out.print(f"{status.pipeline}: {status.error}")
+            for error in filter(None, (status.error, status.freshness_error)):
+                out.print(f"{status.pipeline}: {error}")
             for each in status.parked:
                 out.print(f"{status.pipeline}: {each['table']} is parked from {each['at']} on: {each['reason']}")
     if any(status.error for status in statuses):

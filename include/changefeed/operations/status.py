@@ -38,7 +38,9 @@ class Status:
     parked: tuple[Mapping[str, Any], ...] = ()
     """The parked tables, each with ``table``, ``at``, ``reason`` and ``since_ms``, as in `ParkedRecord`."""
     freshness: Freshness | None = None
-    """None if the windows of the last hour have no rows, if the commit log cannot be read, or if nobody asked."""
+    """None if the windows of the last hour have no rows, or if it was not read (`with_freshness`)."""
+    freshness_error: str | None = None
+    """Why the freshness could not be read."""
 
     @classmethod
     def in_error(cls, pipeline: str, error: ChangefeedError) -> Status:
@@ -62,6 +64,8 @@ class Status:
     @property
     def freshness_summary(self) -> str:
         """The freshness as a text for people; '' if there is none."""
+        if self.freshness_error:
+            return "freshness not known"
         return self.freshness.summary if self.freshness else ""
 
     @property
@@ -87,15 +91,16 @@ def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
 
 
 def with_freshness(found: Status, connections: PipelineConnections) -> Status:
-    """The status ``found``, with the freshness of the last hour from the commit log if that can be read."""
+    """The status ``found``, with the freshness of the last hour from the commit log. Raises nothing: an error is in
+    ``freshness_error``, and the state is that of the source and the checkpoint."""
     if found.state in ("new", "error"):
         return found
     from changefeed.pipeline.windows import read_freshness  # loads the client of Kafka
 
     try:
         return replace(found, freshness=read_freshness(connections))
-    except ChangefeedError:  # of Kafka: the state is that of the source and the checkpoint
-        return found
+    except ChangefeedError as problem:
+        return replace(found, freshness_error=f"{type(problem).__name__}: {problem}")
 
 
 def _parked(connections: PipelineConnections) -> tuple[Mapping[str, Any], ...]:
