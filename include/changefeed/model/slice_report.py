@@ -27,8 +27,7 @@ class SliceReport:
     | ``prepared`` | xids of XA transactions that the slice prepared and did not end |
     | ``ended`` | xids of XA transactions that the slice ended and did not prepare |
     | ``unordered`` | tables with updated or deleted rows that a replica may log in another order |
-    | ``commits`` | commit time of the first transaction with rows of a table, in microseconds since 1970, by
-    "database.table"; as precise as the source logs it |
+    | ``commits`` | commit time of a table's first transaction, in microseconds since 1970, by "database.table" |
 
     Transaction outcomes are computed from ``transaction_events`` and ``open_since``.
     """
