@@ -44,7 +44,7 @@ export const freshnessText = ({ p50_seconds: half, p99_seconds: most }) => `${fi
 function freshnessSentence(freshness) {
   if (!freshness) return null;
   const { p50_seconds: half, p99_seconds: most, windows, since_ms: since } = freshness;
-  return el("p", {}, `Changes were readable within ${figure(half)} of their commit in half of the windows, and within ${figure(most)} in 99 % of them: ${windows} windows with rows since `, moment(since), ".");
+  return el("p", {}, `Changes were readable within ${figure(half)} of their commit in half of the windows, and within ${figure(most)} in 99 % of them: ${windows} ${windows === 1 ? "window" : "windows"} with rows since `, moment(since), ".");
 }
 
 let chosen = Object.keys(OVER_TIME)[0];
@@ -57,7 +57,7 @@ export function overTime(place, windows, width, freshness) {
   const buttons = Object.keys(OVER_TIME).map((one) => el("button", { "aria-pressed": String(one === chosen), onclick: () => choose(one) }, one));
   place.replaceChildren(
     el("div", { class: "row between" }, el("h2", {}, "Freshness"), el("div", { class: "tabs", role: "group", "aria-label": "What is shown over time" }, buttons)),
-    freshnessSentence(freshness),
+    ...[freshnessSentence(freshness)].filter(Boolean),
     el("p", { class: "soft" }, OVER_TIME[chosen].about),
     el("div", { class: "chart" }, timeChart(windows, chosen, width)));
 }
