@@ -149,8 +149,9 @@ def test_backfill_does_not_count(feed: Feed) -> None:
     assert freshness(feed) == before
 
 
-@pytest.mark.extended
+@pytest.mark.long
 def test_status_without_kafka_has_a_state_and_says_why_freshness_is_not_known(feed: Feed) -> None:
+    """It waits ten seconds for Kafka."""
     insert(feed, 1)
     feed.run()
     feed.kafka_port = free_port()
