@@ -2,10 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.freshness import recent_freshness
 from changefeed.model.seek import SeekRecord
 
 BIN_SECONDS = 120
@@ -15,7 +16,8 @@ BINS = 30
 
 @dataclass(frozen=True)
 class SealedWindow:
-    """What is shown of a sealed window: its range, its rows, and when it was frozen and sealed."""
+    """What is shown of a sealed window: its range, its rows, when it was frozen and sealed, and how soon after their
+    commit its changes were in Kafka, as in a manifest."""
 
     number: int
     start: BinlogCoordinates
@@ -23,6 +25,7 @@ class SealedWindow:
     frozen_at_ms: int
     sealed_at_ms: int
     rows: int
+    freshness_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,12 @@ def last_hour(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any]:
         if window.rows:
             newest = max(newest or 0, window.sealed_at_ms)
     return {"rows": rows, "total": sum(rows), "bin_seconds": BIN_SECONDS, "newest_ms": newest}
+
+
+def freshness(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any] | None:
+    """The freshness of the last hour as plain values; None if no window of it has rows."""
+    found = recent_freshness(((window.sealed_at_ms, window.freshness_seconds) for window in windows), now_ms)
+    return None if found is None else asdict(found)
 
 
 def window_events(windows: Iterable[SealedWindow]) -> list[Event]:

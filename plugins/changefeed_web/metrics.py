@@ -1,6 +1,7 @@
 """Metrics of all pipelines in Prometheus's text format."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends
@@ -11,6 +12,7 @@ from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
 from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
+from changefeed_web.activity import freshness
 from changefeed_web.dag_state import count_retries, dag_state, last_push
 from changefeed_web.pipelines import all_pipelines
 from changefeed_web.scrape import MetricsReaderDep
@@ -41,6 +43,17 @@ METRICS = {
     ),
     "changefeed_last_window_bytes": Metric("Bytes of binlog of the last window"),
     "changefeed_last_window_seconds": Metric("Duration of the last window by phase, in seconds", ("pipeline", "phase")),
+    "changefeed_freshness_seconds": Metric(
+        "Seconds from the commit of the oldest change in the table's last window until Kafka had it; none if the table "
+        "was idle for an hour",
+        ("pipeline", "table"),
+    ),
+    "changefeed_freshness_p50_seconds": Metric(
+        "Seconds from commit to Kafka that half of the last hour's windows did not exceed"
+    ),
+    "changefeed_freshness_p99_seconds": Metric(
+        "Seconds from commit to Kafka that 99 % of the last hour's windows did not exceed"
+    ),
     "changefeed_snapshot_chunks": Metric("Chunks that the last snapshot has published"),
     "changefeed_snapshot_rows": Metric("Rows that the last snapshot has read"),
     "changefeed_snapshot_rows_per_second": Metric("Rows per second of the last snapshot"),
@@ -74,20 +87,32 @@ def metrics(reader: MetricsReaderDep) -> str:
     if reader.may_read(FRESHNESS_DAG_ID) and (checked_at := last_push(FRESHNESS_DAG_ID, CHECKED_KEY)) is not None:
         samples.append(("changefeed_freshness_checked_at_seconds", {}, checked_at))
     for pipeline, reading in zip(seen, position.read_each(seen, _read), strict=True):
-        samples += _samples(pipeline, *(reading or (position.NO_ANSWER, [], [], [])))
+        samples += _samples(pipeline, reading or _Reading(position.NO_ANSWER))
     return text_of(samples)
 
 
-_Reading = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
+class _Reading(NamedTuple):
+    """What was read of a pipeline. If Kafka cannot be read, all but the position is empty."""
+
+    status: dict[str, Any]
+    windows: Sequence[dict[str, Any]] = ()
+    snapshots: Sequence[dict[str, Any]] = ()
+    reports: Sequence[dict[str, Any]] = ()
+    freshness: dict[str, Any] | None = None
 
 
 def _read(pipeline: Pipeline) -> _Reading:
-    """Position, last windows, snapshots and verifications. If Kafka cannot be read, all but the position are empty."""
     status = position.position(pipeline)
     try:
-        return status, position.manifests(pipeline, 100), position.snapshots(pipeline), position.reports(pipeline)
+        return _Reading(
+            status,
+            position.manifests(pipeline, 100),
+            position.snapshots(pipeline),
+            position.reports(pipeline),
+            freshness(position.sealed_windows(pipeline, status.get("checkpoint")), int(time.time() * 1000)),
+        )
     except ChangefeedError:
-        return status, [], [], []
+        return _Reading(status)
 
 
 def text_of(samples: Iterable[Sample]) -> str:
@@ -103,13 +128,8 @@ def text_of(samples: Iterable[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(
-    pipeline: Pipeline,
-    status: dict[str, Any],
-    windows: list[dict[str, Any]],
-    snapshots: list[dict[str, Any]],
-    reports: list[dict[str, Any]],
-) -> Iterable[Sample]:
+def _samples(pipeline: Pipeline, reading: _Reading) -> Iterable[Sample]:
+    status, windows, snapshots, reports, fresh = reading
     of = {"pipeline": pipeline.name}
     yield "changefeed_up", of, 0 if status.get("error") else 1
     dag = dag_state(ingest_dag_id(pipeline.name))
@@ -132,6 +152,11 @@ def _samples(
         yield "changefeed_verified_rows", server, report["compared"]
         yield "changefeed_differing_rows", server, report["differing"]
         yield "changefeed_verified_at_seconds", server, report["finished_at_ms"] / 1000
+    if fresh:
+        for table, seconds in fresh["tables"].items():
+            yield "changefeed_freshness_seconds", {**of, "table": table}, seconds
+        for key in ("p50_seconds", "p99_seconds"):
+            yield f"changefeed_freshness_{key}", of, fresh[key]
     if not windows:
         return
     last = windows[0]

@@ -40,7 +40,7 @@ from changefeed_web.access import (
     require_permission,
     write_audit_log,
 )
-from changefeed_web.activity import SealedWindow, last_hour
+from changefeed_web.activity import SealedWindow, freshness, last_hour
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
 from changefeed_web.dag_state import dag_states, last_errors
@@ -96,6 +96,9 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True, names: Names = [])
     ``pipelines``.
 
     If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows.
+    ``freshness`` says how soon after their commit changes were in Kafka: ``p50_seconds`` and ``p99_seconds`` of the
+    ``windows`` that were sealed since ``since_ms``, at most an hour ago, and the seconds of each of ``tables`` in its
+    last window. A window counts with its oldest change. Null if no window of the last hour has rows.
     """
     pipelines, bundled, errors = all_pipelines()
     chosen = {name: pipelines[name] for name in names if name in pipelines} if names else pipelines
@@ -417,5 +420,6 @@ def _describe(
         "position": at,
         "headline": headline(dag, at, now_ms) if at else None,
         "last_hour": last_hour(live.windows, now_ms) if live and live.windows is not None else None,
+        "freshness": freshness(live.windows, now_ms) if live and live.windows else None,
         "stale": live.stale.to_json() if live else None,
     }

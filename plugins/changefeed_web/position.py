@@ -79,7 +79,8 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
     began_ms = int(time.time() * 1000)  # changes that come while the servers are read are not in the answer
     try:
         answer = position(GuardedConnections.of(pipeline), store_of(pipeline)).to_json()
-        del answer["pipeline"]
+        for name in ("pipeline", "freshness", "freshness_error"):  # the page's freshness is that of `sealed_windows`
+            del answer[name]
     except ChangefeedError as error:
         answer = {"state": "error", "error": f"{type(error).__name__}: {error}"}
     name = (answer["error"] or "").partition(":")[0]
@@ -167,6 +168,7 @@ def windows_in(log: Any) -> list[SealedWindow]:
             manifest.window.frozen_at_ms,
             log.seals.written_at_ms(number),
             manifest.row_count,
+            manifest.freshness_seconds,
         )
         for number, manifest in reversed(list(log.seals.items()))
     ]

@@ -78,7 +78,9 @@ def test_completion_has_names_of_pipelines_and_imports_no_client(tmp_path: Path)
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("command", ["status", "lag"])
-def test_status_and_lag_import_clients_of_source_and_store_only(tmp_path: Path, command: str, store: str) -> None:
+def test_status_in_error_and_lag_import_clients_of_source_and_store_only(
+    tmp_path: Path, command: str, store: str
+) -> None:
     (tmp_path / "shop.yaml").write_text(YAML.format(checkpoint=STORES[store]))
     imported, output = imported_by(tmp_path, command, "shop")
     assert "SourceUnavailableError" in output  # the store was read before

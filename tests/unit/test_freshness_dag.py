@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event
 
 import pytest
 
 from changefeed.airflow import freshness_dag
+from changefeed.model.freshness import Freshness
 from changefeed.operations.lag import UNKNOWN, Position
 from changefeed.operations.status import Status
 from changefeed.settings.file import parse_pipeline
@@ -46,3 +48,16 @@ def test_a_parked_table_is_an_alert_of_a_pipeline_in_time() -> None:
     assert kind == "table parked"
     assert "shop.orders" in text
     assert "changefeed unpark shop" in text
+
+
+@pytest.mark.parametrize(("limit", "kinds"), [(None, []), (2.5, []), (2.4, ["freshness"])])
+def test_limit_of_freshness_is_for_99_percent_of_the_last_hours_windows(limit: float | None, kinds: list[str]) -> None:
+    fresh = Freshness(p50_seconds=1.0, p99_seconds=2.5, windows=300, since_ms=0)
+    current = Position(Status("shop", "current", lag_bytes=0, freshness=fresh), UNKNOWN)
+    site = FreshnessSettings(freshness_seconds=limit)
+    alerts = freshness_dag._alerts_of(pipeline("shop"), current, site, datetime.now(UTC))
+    assert [kind for kind, _ in alerts] == kinds
+    unknown = Position(replace(current.status, freshness=None, freshness_error="no broker"), UNKNOWN)
+    ((kind, text),) = freshness_dag._alerts_of(pipeline("shop"), unknown, site, datetime.now(UTC))
+    assert (kind, text) == ("freshness", "the freshness of pipeline 'shop' cannot be checked: no broker")
+    assert all("2.5 seconds after their commit in the last hour (99 % of 300 windows" in text for _, text in alerts)

@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
+from changefeed.model.freshness import Freshness
 from changefeed.settings.alert_limits import AlertLimits
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
@@ -146,9 +147,15 @@ def _notifiers_of(pipeline: str, stored: list[dict[str, Any]] | None) -> Sequenc
 
 
 def exceeded_limits(
-    pipeline: str, limits: AlertLimits, *, lag_bytes: int, lag_seconds: float | None, headroom_seconds: float | None
+    pipeline: str,
+    limits: AlertLimits,
+    *,
+    lag_bytes: int,
+    lag_seconds: float | None,
+    headroom_seconds: float | None,
+    freshness: Freshness | None = None,
 ) -> list[tuple[str, str]]:
-    """An alert, as (kind, text), for each limit of lag and headroom that the pipeline of this name exceeds.
+    """An alert, as (kind, text), for each limit of lag, freshness and headroom that the pipeline of this name exceeds.
 
     A value of None is unknown, and exceeds no limit.
     """
@@ -170,6 +177,14 @@ def exceeded_limits(
     if limits.lag_seconds is not None and lag_seconds is not None and lag_seconds > limits.lag_seconds:
         exceeded.append(
             ("lag", f"pipeline {pipeline!r} is {lag_seconds:,.0f} seconds behind (limit {limits.lag_seconds:,})")
+        )
+    if limits.freshness_seconds is not None and freshness and freshness.p99_seconds > limits.freshness_seconds:
+        exceeded.append(
+            (
+                "freshness",
+                f"pipeline {pipeline!r} published changes up to {freshness.p99_seconds:,.1f} seconds after their "
+                f"commit in the last hour (99 % of {freshness.windows:,} windows; limit {limits.freshness_seconds:g})",
+            )
         )
     return exceeded
 

@@ -81,7 +81,7 @@ def check_freshness(has_file_times: bool) -> None:
 
     Fails with all alerts in its message. Pipelines without a schedule are checked only if they have a limit.
     """
-    from changefeed.operations.freshness import is_checked
+    from changefeed.operations.lateness import is_checked
 
     site = fail_fast(load_site)
     pipelines, refused = load_pipelines()
@@ -129,11 +129,14 @@ def _read_positions(pipelines: Sequence[Pipeline]) -> list[Position]:
 def _read_position(pipeline: Pipeline) -> Position:
     """The pipeline's position. Any error is in its status, because it must not stop the check of other pipelines."""
     from changefeed.operations.lag import UNKNOWN, Position, position
-    from changefeed.operations.status import Status
+    from changefeed.operations.status import Status, with_freshness
 
     try:
         connections = replace(task_connections(pipeline), answer_limits=_ANSWER_LIMITS)
-        return position(connections, checkpoint_store_of(pipeline))
+        found = position(connections, checkpoint_store_of(pipeline))
+        if load_site().freshness.limits_of(pipeline.alerts).freshness_seconds is None:
+            return found  # without Kafka
+        return replace(found, status=with_freshness(found.status, connections))
     except ChangefeedError as error:
         return Position(Status.in_error(pipeline.name, error), UNKNOWN)
     except Exception as error:
@@ -145,7 +148,7 @@ def _alerts_of(
     pipeline: Pipeline, position: Position, site: FreshnessSettings, written_at: datetime | None
 ) -> list[tuple[str, str]]:
     """An alert, as (kind, text), if the pipeline is late, for each limit that is exceeded, and for parked tables."""
-    from changefeed.operations.freshness import describe_lateness
+    from changefeed.operations.lateness import describe_lateness
 
     status, retention, limits = position.status, position.retention, site.limits_of(pipeline.alerts)
     now, alerts = datetime.now(UTC), []
@@ -155,8 +158,16 @@ def _alerts_of(
         seconds, headroom = retention.lag_seconds, retention.headroom_seconds
         report_position(pipeline.name, status.lag_bytes, seconds, headroom)
         alerts += exceeded_limits(
-            pipeline.name, limits, lag_bytes=status.lag_bytes, lag_seconds=seconds, headroom_seconds=headroom
+            pipeline.name,
+            limits,
+            lag_bytes=status.lag_bytes,
+            lag_seconds=seconds,
+            headroom_seconds=headroom,
+            freshness=status.freshness,
         )
+    if status.freshness_error:
+        text = f"the freshness of pipeline {pipeline.name!r} cannot be checked: {status.freshness_error}"
+        alerts.append(("freshness", text))
     if status.parked:
         alerts.append(("table parked", parked_text(pipeline.name, [each["table"] for each in status.parked])))
     return alerts

@@ -61,6 +61,7 @@ class Accounts:
         self._committed = CountedRows()
         self._gtids = GtidRuns()
         self._order: list[GtidRun] = []
+        self._commits: dict[str, int] = {}
 
     def make_room(self, counters: int) -> None:
         """Allocate room for ``counters`` counters of tables."""
@@ -106,6 +107,11 @@ class Accounts:
         """Count the rows of a transaction that was prepared before and is committed now."""
         self._committed = self._committed.with_others(rows)
 
+    def add_commit(self, table: str, micros: int) -> None:
+        """Add the commit time, in microseconds since 1970, of a transaction with changes of "database.table". The
+        report has the first of each table."""
+        self._commits.setdefault(table, micros)
+
     def see(self, ts_seconds: int) -> None:
         """Include the time of an event that the kernel did not read in the report's first and last time."""
         if self._state[layout.FIRST_TS] == 0:
@@ -140,6 +146,7 @@ class Accounts:
             transaction_events=transaction_events,
             open_since=open_since,
             unordered=tuple(sorted(rows.unordered | _changed_tables(rows.published, unordered))),
+            commits={table: micros for table, micros in self._commits.items() if table in rows.published},
         )
 
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from changefeed.binlog.accounts import CountedRows
 from changefeed.binlog.events import payload, rewrite
 from changefeed.binlog.events.framing import (
     ARTIFICIAL_FLAG,
     CHECKSUM_SIZE,
+    HEADER,
     HEADER_SIZE,
     IGNORABLE_FLAG,
     NO_CHANGE,
+    OPENING,
     DamagedEvent,
     EventType,
+    Fields,
     FormatDescription,
     incident_of,
     name_of,
     unreadable_reason,
 )
-from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
+from changefeed.binlog.events.gtids import Gtid, commit_micros, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of, xid_of_gtid
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.groups import Buffers
 from changefeed.binlog.kernel import faults, layout
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
@@ -215,7 +220,29 @@ class SliceDecoder(KernelRun):
             raise type(error)(text).of_tables(*error.tables) from error
         self._accounts.make_room(len(programs.counters))
         self._index.put(rewrite.table_id_of(body), table, programs.memory.place_bytes(body[6:]), len(body) - 6)
+        if programs.memory.words[table + layout.TABLE_CAPTURED] == layout.CAPTURED:
+            _, database, name = TableMap.names(Fields(body))
+            self._accounts.add_commit(f"{database}.{name}", self._commit_micros(source))
         self._skip(source, size)
+
+    def _commit_micros(self, source: Input) -> int:
+        """When the current transaction was committed, in microseconds since 1970.
+
+        MySQL's GTID event has the microseconds. With gtid_mode=OFF the kernel does not read them, and on MariaDB the
+        event's own time is in seconds: then it is read from the buffer. If that has it no longer, the result is the
+        time of the current event, whose statement may have begun long before the commit.
+        """
+        state = self.state
+        if micros := int(state[layout.COMMIT_MICROS]):
+            return micros
+        at = source.at - int(state[layout.POSITION] - state[layout.COMMITTED])
+        if at >= 0 and not state[layout.INNER]:
+            seconds, kind, _, size, _, _ = HEADER.unpack(source.data[at : at + HEADER_SIZE].tobytes())
+            if kind in OPENING:
+                body = source.data[at + HEADER_SIZE : at + size].tobytes()
+                anonymous = kind == EventType.ANONYMOUS_GTID
+                return commit_micros(EventType.GTID if anonymous else kind, body) or seconds * 1_000_000
+        return int(source.header()[0]) * 1_000_000
 
     def _is_mariadb(self) -> bool:
         return self.description is not None and self.description.is_mariadb
@@ -347,7 +374,7 @@ class SliceDecoder(KernelRun):
                 yield from self._grouper.finish()
             self._report_statement(source, query)
             if self._prepared is not None and ends_xa:
-                yield from self._end_prepared(query, self._prepared)
+                yield from self._end_prepared(source, query, self._prepared)
             if step is TransactionStep.ROLLBACK:
                 self._transaction_events.add(self._transaction_event(source, RowEffect.ROLLBACK))
                 self._drain()
@@ -395,14 +422,21 @@ class SliceDecoder(KernelRun):
         rows = self._accounts.end_prepared(self._programs.counters)
         self._prepared.hold(xid, PreparedTransaction(self.slice.file, event.begin, event.end, void), messages, rows)
 
-    def _end_prepared(self, query: Query, prepared: PreparedRows) -> Iterator[MessageBlock]:
+    def _end_prepared(self, source: Input, query: Query, prepared: PreparedRows) -> Iterator[MessageBlock]:
         xid = xid_of(query.sql)
         if query.step is TransactionStep.XA_ROLLBACK:
             prepared.forget(xid)
             return
         position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
+        committed = self._commit_micros(source)
+
+        def count(rows: CountedRows) -> None:
+            self._accounts.add_rows(rows)
+            for table in rows.published:
+                self._accounts.add_commit(table, committed)
+
         for (topic, partition), messages in prepared.commit(
-            xid, self.slice.file, position, gtid, self._accounts.add_rows, self._finish_messages
+            xid, self.slice.file, position, gtid, count, self._finish_messages
         ):
             yield self._grouper.block(topic, partition, messages)
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
-    """Show state, window, checkpoint and head of pipelines. Exits 1 if a pipeline is in error."""
+    """Show state, window, checkpoint and head of pipelines, and how soon after their commit changes were readable in
+    Kafka in the last hour. Exits 1 if a pipeline is in error."""
     from changefeed.operations.status import Status
 
     pipelines, errors = select_pipelines(name)
@@ -44,14 +45,14 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
                 str(status.window),
                 status.checkpoint or "",
                 status.head or "",
-                "; ".join(filter(None, (status.summary, status.parked_summary))),
+                "; ".join(filter(None, (status.summary, status.freshness_summary, status.parked_summary))),
             )
             for status in statuses
         ]
         print_table(("pipeline", "window", "checkpoint", "head", "state"), rows)
         for status in statuses:
-            if status.error:
-                out.print(f"{status.pipeline}: {status.error}")
+            for error in filter(None, (status.error, status.freshness_error)):
+                out.print(f"{status.pipeline}: {error}")
             for each in status.parked:
                 out.print(f"{status.pipeline}: {each['table']} is parked from {each['at']} on: {each['reason']}")
     if any(status.error for status in statuses):
@@ -98,10 +99,11 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
 
 
 def _status(pipeline: Pipeline) -> Status:
-    from changefeed.operations.status import Status, status
+    from changefeed.operations.status import Status, status, with_freshness
 
     try:
         store = store_of(pipeline)
     except ChangefeedError as error:
         return Status.in_error(pipeline.name, error)
-    return status(connections_of(pipeline), store)
+    connections = connections_of(pipeline)
+    return with_freshness(status(connections, store), connections)

@@ -140,6 +140,7 @@ def _ingest(
         inventory.wait_for_workers()
         clock.end_phase("prepare")
         slices, outcome, history = run.publish(inventory, begun, lease)
+        published_at = time.time()
         clock.end_phase("ingest")
         manifest = account(
             window,
@@ -149,6 +150,7 @@ def _ingest(
             outcome.receipts,
             clock.seconds,
             compare_gtids=archive is None,
+            published_at=published_at if run.is_pipeline_run else None,
         )
         manifest = replace(manifest, rules=rules_digest(begun.record.rules), parked=begun.record.parked)
         own_history, complete = history if run.is_pipeline_run else None, None

@@ -79,6 +79,9 @@ class Manifest:
     """A digest of the settings that shaped its messages."""
     parked: tuple[str, ...] = ()
     """The captured tables that the window leaves out, because they are parked. Their rows are in ``skipped_rows``."""
+    freshness_seconds: dict[str, float] = field(default_factory=dict)
+    """The seconds from the commit of a table's oldest change until all changes of the window were in Kafka, by
+    "database.table". Empty for a backfill, and for windows of an earlier version."""
 
     @property
     def dead_letters(self) -> int:
@@ -106,7 +109,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """The values that the commit log stores and the REST API returns."""
         values = {**asdict(self), "window": self.window.to_json()}
-        for name in ("filtered", "prepared", "rules", "parked"):
+        for name in ("filtered", "prepared", "rules", "parked", "freshness_seconds"):
             if not values[name]:
                 del values[name]
         return values
@@ -133,10 +136,12 @@ def account(
     seconds: dict[str, float],
     *,
     compare_gtids: bool = False,
+    published_at: float | None = None,
 ) -> Manifest:
     """The manifest of a window, after a check of the number of bytes and messages.
 
-    ``decoded`` has the number of messages that the slices decoded for each topic-partition. Raises AccountingError, so
+    ``decoded`` has the number of messages that the slices decoded for each topic-partition. ``published_at`` is when
+    the last message was published, as Unix time; without it the manifest has no freshness. Raises AccountingError, so
     that the checkpoint does not move, in these cases:
 
     - A slice has no report.
@@ -182,6 +187,7 @@ def account(
         gtids=str(_gtids_before_head(window, read)),
         transformed_away=dict(sum((Counter(report.transformed_away) for report in reports), Counter())),
         prepared=_list_prepared(by_slice[window_slice.number] for window_slice in slices),
+        freshness_seconds={} if published_at is None else _freshness_seconds(reports, published_at),
     )
 
 
@@ -196,6 +202,15 @@ def _list_prepared(reports: Iterable[SliceReport]) -> tuple[str, ...]:
             xids.pop(xid, None)
         xids.update(dict.fromkeys(report.prepared))
     return tuple(islice(xids, _MOST_XIDS))
+
+
+def _freshness_seconds(reports: Iterable[SliceReport], published_at: float) -> dict[str, float]:
+    """The seconds since the oldest commit of each table; 0 if the source's clock is ahead."""
+    oldest: dict[str, int] = {}
+    for report in reports:
+        for table, micros in report.commits.items():
+            oldest[table] = min(micros, oldest.get(table, micros))
+    return {table: max(0.0, round(published_at - micros / 1e6, 3)) for table, micros in sorted(oldest.items())}
 
 
 def _gtids_before_head(window: Window, read: Sequence[GtidSet]) -> GtidSet:

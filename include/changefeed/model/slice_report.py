@@ -27,6 +27,7 @@ class SliceReport:
     | ``prepared`` | xids of XA transactions that the slice prepared and did not end |
     | ``ended`` | xids of XA transactions that the slice ended and did not prepare |
     | ``unordered`` | tables with updated or deleted rows that a replica may log in another order |
+    | ``commits`` | commit time of a table's first transaction, in microseconds since 1970, by "database.table" |
 
     Transaction outcomes are computed from ``transaction_events`` and ``open_since``.
     """
@@ -49,3 +50,4 @@ class SliceReport:
     ended: tuple[str, ...] = ()
     order: tuple[GtidRun, ...] = ()
     unordered: tuple[str, ...] = ()
+    commits: dict[str, int] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Any
 from changefeed.errors import ChangefeedError
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.freshness import Freshness
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import bytes_between
 from changefeed.pipeline.connections import PipelineConnections
@@ -36,6 +37,10 @@ class Status:
     error: str | None = None
     parked: tuple[Mapping[str, Any], ...] = ()
     """The parked tables, each with ``table``, ``at``, ``reason`` and ``since_ms``, as in `ParkedRecord`."""
+    freshness: Freshness | None = None
+    """None if the windows of the last hour have no rows, or if it was not read (`with_freshness`)."""
+    freshness_error: str | None = None
+    """Why the freshness could not be read."""
 
     @classmethod
     def in_error(cls, pipeline: str, error: ChangefeedError) -> Status:
@@ -57,6 +62,13 @@ class Status:
         return "error"
 
     @property
+    def freshness_summary(self) -> str:
+        """The freshness as a text for people; '' if there is none."""
+        if self.freshness_error:
+            return "freshness not known"
+        return self.freshness.summary if self.freshness else ""
+
+    @property
     def parked_summary(self) -> str:
         """The parked tables as a text for people; '' if there are none."""
         names = ", ".join(each["table"] for each in self.parked)
@@ -76,6 +88,19 @@ def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
         return replace(found, parked=_parked(connections))
     except ChangefeedError as problem:
         return replace(found, state="error", error=found.error or f"{type(problem).__name__}: {problem}")
+
+
+def with_freshness(found: Status, connections: PipelineConnections) -> Status:
+    """The status ``found``, with the freshness of the last hour from the commit log. Raises nothing: an error is in
+    ``freshness_error``, and the state is that of the source and the checkpoint."""
+    if found.state in ("new", "error"):
+        return found
+    from changefeed.pipeline.windows import read_freshness  # loads the client of Kafka
+
+    try:
+        return replace(found, freshness=read_freshness(connections))
+    except ChangefeedError as problem:
+        return replace(found, freshness_error=f"{type(problem).__name__}: {problem}")
 
 
 def _parked(connections: PipelineConnections) -> tuple[Mapping[str, Any], ...]:

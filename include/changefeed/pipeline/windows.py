@@ -9,6 +9,7 @@ from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.freshness import HOUR_SECONDS, Freshness, recent_freshness
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
 from changefeed.pipeline.connections import PipelineConnections
@@ -44,6 +45,15 @@ def windows(connections: PipelineConnections, limit: int = 20) -> list[Manifest]
     """Manifests of the last ``limit`` windows, latest first. Raises BrokerUnavailableError."""
     seals = commit_log_state(connections).seals
     return [seals[number] for number in sorted(seals, reverse=True)[:limit]]
+
+
+def read_freshness(connections: PipelineConnections) -> Freshness | None:
+    """The freshness of the last hour; None if no window of it has rows. Raises what `last_stable_state` raises."""
+    now_ms = int(time.time() * 1000)
+    seals = last_stable_state(connections).seals
+    times = {number: seals.written_at_ms(number) for number in seals}
+    recent = (number for number, at in times.items() if at >= now_ms - HOUR_SECONDS * 1000)
+    return recent_freshness(((times[number], seals[number].freshness_seconds) for number in recent), now_ms)
 
 
 def seek_over(connections: PipelineConnections, run: PlannedRun) -> SeekRecord | None:

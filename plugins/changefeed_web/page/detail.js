@@ -57,6 +57,7 @@ export async function detail(main, alive, name, tab) {
   let sealed = null; // the number of windows that are shown
   let snapshotRows = 0;
   let redraw = () => {};
+  let freshness = null;
   let drawnProblems = ""; // what the problems were drawn from
   let shownWindows = [];
   let round = 0; // of refreshes: a later one discards the answers of an earlier one
@@ -100,6 +101,7 @@ export async function detail(main, alive, name, tab) {
 
   const drawHead = (pipeline) => {
     state.replaceChildren(badge(pipeline));
+    freshness = pipeline.freshness;
     figures.replaceChildren(el("div", { class: "card" }, facts(pipeline, true)),
       el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
         pipeline.tables.exclude.length ? ["; excluded ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
@@ -136,7 +138,7 @@ export async function detail(main, alive, name, tab) {
 
   // The axis ends now, so it is drawn at each look.
   const drawFreshness = () => {
-    if (!parts.freshness.contains(document.activeElement)) overTime(parts.freshness, shownWindows, Math.max(280, parts.windows.clientWidth - PADDING));
+    if (!parts.freshness.contains(document.activeElement)) overTime(parts.freshness, shownWindows, Math.max(280, parts.windows.clientWidth - PADDING), freshness);
   };
 
   const drawWindows = (windows) => {

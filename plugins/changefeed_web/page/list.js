@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { ago, bytes, duration, el, empty, every, loading, problem } from "./dom.js";
-import { words } from "./overview.js";
+import { freshnessText, words } from "./overview.js";
 import { sparkline } from "./sparkline.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
@@ -262,11 +262,11 @@ const firstSentence = (text) => text.split("\n")[0].replace(/^\w+Error: /, "").m
 const linkTo = ({ name }) => el("a", { href: `#/pipelines/${encodeURIComponent(name)}` }, name);
 
 // When the newest change was published, and what waits.
-function published({ position, last_hour: hour }) {
+function published({ position, last_hour: hour, freshness }) {
   const at = (position && position.last_known) || position || {};
   const newest = hour && hour.newest_ms ? `${ago(new Date(hour.newest_ms).toISOString())}` : hour ? "nothing yet" : "–";
   const waits = at.lag_bytes && at.own_changes !== false ? `${bytes(at.lag_bytes)} behind${at.lag_seconds ? `, ${duration(at.lag_seconds)}` : ""}` : null;
-  return [newest, waits ? el("small", {}, waits) : null];
+  return [newest, freshness ? el("small", {}, freshnessText(freshness)) : null, waits ? el("small", {}, waits) : null];
 }
 
 function row({ pipeline }) {
@@ -286,7 +286,7 @@ function card(pipeline) {
     el("div", { class: "row between" }, el("h2", {}, linkTo(pipeline)), badge(pipeline)),
     el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}, `, el("code", {}, pipeline.tables.include.join(", "))),
     pipeline.headline ? el("p", {}, words(pipeline.headline)) : null,
-    newest ? el("p", { class: "soft" }, `Newest change published ${ago(new Date(newest).toISOString())}. Rows in the last hour: `, sparkline(pipeline.last_hour)) : null,
+    newest ? el("p", { class: "soft" }, `Newest change published ${ago(new Date(newest).toISOString())}.${pipeline.freshness ? ` Readable ${freshnessText(pipeline.freshness)}.` : ""} Rows in the last hour: `, sparkline(pipeline.last_hour)) : null,
     at && at.last_known ? el("p", { class: "soft" }, `Last known, read ${ago(new Date(pipeline.stale.read_at_ms).toISOString())}:`) : null,
     facts(pipeline),
     missing && missing.overdue ? notLoaded(missing) : null,

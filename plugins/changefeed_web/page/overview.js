@@ -35,16 +35,29 @@ export function activity(place, name, events) {
     : el("p", { class: "empty" }, "Nothing yet."));
 }
 
+const figure = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
+
+// The freshness of the API in a few words.
+export const freshnessText = ({ p50_seconds: half, p99_seconds: most }) => `${figure(half)} after commit (99 %: ${figure(most)})`;
+
+// The freshness of the API in a sentence; null for an idle pipeline.
+function freshnessSentence(freshness) {
+  if (!freshness) return null;
+  const { p50_seconds: half, p99_seconds: most, windows, since_ms: since } = freshness;
+  return el("p", {}, `Changes were readable within ${figure(half)} of their commit in half of the windows, and within ${figure(most)} in 99 % of them: ${windows} ${windows === 1 ? "window" : "windows"} with rows since `, moment(since), ".");
+}
+
 let chosen = Object.keys(OVER_TIME)[0];
 
-// Latency and lag of the sealed windows, on an axis of time.
-export function overTime(place, windows, width) {
+// How soon changes were in Kafka: in a sentence, and latency and lag of the sealed windows on an axis of time.
+export function overTime(place, windows, width, freshness) {
   place.hidden = !windows.length;
   if (!windows.length) return;
-  const choose = (one) => { chosen = one; overTime(place, windows, width); place.querySelector('[aria-pressed="true"]').focus(); };
+  const choose = (one) => { chosen = one; overTime(place, windows, width, freshness); place.querySelector('[aria-pressed="true"]').focus(); };
   const buttons = Object.keys(OVER_TIME).map((one) => el("button", { "aria-pressed": String(one === chosen), onclick: () => choose(one) }, one));
   place.replaceChildren(
     el("div", { class: "row between" }, el("h2", {}, "Freshness"), el("div", { class: "tabs", role: "group", "aria-label": "What is shown over time" }, buttons)),
+    ...[freshnessSentence(freshness)].filter(Boolean),
     el("p", { class: "soft" }, OVER_TIME[chosen].about),
     el("div", { class: "chart" }, timeChart(windows, chosen, width)));
 }

@@ -349,6 +349,8 @@ def test_schemas_are_listed_with_their_ddl_statements(rest: Site) -> None:
     assert window["sealed_at_ms"] >= window["window"]["frozen_at_ms"]
     assert {"ALTER rest.t", f"window {window['window']['number']}: 0 rows"} <= {event["text"] for event in events}
     assert (listed["name"], listed["last_hour"]["total"]) == ("rest", 1)
+    assert listed["freshness"]["tables"].keys() == {"rest.t"}
+    assert 0 < listed["freshness"]["p50_seconds"] == listed["freshness"]["p99_seconds"]
     assert listed["headline"]["text"] == "All changes up to {at} are in Kafka."
     (table,) = [one for one in content["tables"] if one["table"] == "t"]
     assert table["primary_key"] == ["id"]
@@ -383,6 +385,7 @@ def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
     assert "# TYPE changefeed_up gauge" in text
     assert 'changefeed_up{pipeline="rest"} 1' in text
     assert 'changefeed_last_run_retries{pipeline="rest"} 0' in text
+    assert 'changefeed_freshness_seconds{pipeline="rest",table="rest.t"} ' in text
 
 
 def test_api_serves_its_description(rest: Site) -> None:

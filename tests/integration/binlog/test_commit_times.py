@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 
+import pytest
 from integration.binlog_of import SERVER_UUID, binlog_of
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.search.scout import scout
 from changefeed.formats.format import FormatSettings
 from changefeed.formats.registry import format_of
+from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.route import Route
 from changefeed.records.block import MessageBlock
+from changefeed.source.mysql.catalog import catalog_lookup
+from changefeed.source.mysql.session import Session
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
+from devstack.sql_server import SqlServer
 
 FORMAT = format_of("debezium", FormatSettings("shop", 0))
 
@@ -59,3 +65,39 @@ def test_commit_time_falls_back_to_the_event_second(full_mariadb_server: Mariadb
     (message,) = binlog.messages(FORMAT)
     source = json.loads(message.value or b"")["source"]
     assert (source["ts_us"], source["thread"]) == (1769860800000000, None)
+
+
+IN_SECONDS = 1_000_000
+"""The precision of commit times on MariaDB, in microseconds."""
+
+
+def reported_commits(server: SqlServer, database: str, *statements: str) -> dict[str, int]:
+    """`SliceReport.commits` of the statements, by the table's name."""
+    binlog = binlog_of(server, database, "CREATE TABLE t (id INT PRIMARY KEY)", *statements)
+    lookup = catalog_lookup(lambda: Session(MysqlConnection.from_uri(server.root_url)))
+    (report,) = binlog.reports(FORMAT, lookup=lookup)
+    return {name.partition(".")[2]: micros for name, micros in report.commits.items()}
+
+
+@pytest.mark.parametrize(
+    ("server", "precision"),
+    [("full_mysql_server", 1), ("mysql_server", 1), ("full_mariadb_server", IN_SECONDS)],
+    ids=["GTIDs", "anonymous", "MariaDB"],
+)
+def test_report_has_the_first_commit_of_a_table(
+    server: str, precision: int, unique_name: str, request: pytest.FixtureRequest
+) -> None:
+    """The commit's time is not that of the statement: the transaction waits before its commit."""
+    before = time.time_ns() // 1000
+    commits = reported_commits(
+        request.getfixturevalue(server),
+        unique_name,
+        *("BEGIN", "INSERT INTO t VALUES (1)", "DO SLEEP(1.1)", "COMMIT"),
+        *("DO SLEEP(1.1)", "INSERT INTO t VALUES (2)"),
+    )
+    after = time.time_ns() // 1000
+    assert before + 1_100_000 - precision < commits["t"] < after - 1_100_000
+
+
+def test_table_without_published_rows_has_no_commit_time(full_mysql_server: MysqlServer, unique_name: str) -> None:
+    assert reported_commits(full_mysql_server, unique_name, "CREATE TABLE u (id INT PRIMARY KEY)") == {}

@@ -105,3 +105,20 @@ def test_topic_partition_without_its_decoded_messages_is_not_sealed() -> None:
 def test_topic_partition_with_unknown_messages_is_not_sealed() -> None:
     with pytest.raises(AccountingError, match="0 messages were decoded and 1 published"):
         account(WINDOW, SLICES, REPORTS, DECODED, (*RECEIPTS, replace(RECEIPT, partition=9, messages=1)), {})
+
+
+def test_freshness_of_a_table_is_of_its_oldest_commit_in_any_slice() -> None:
+    reports = (
+        replace(REPORTS[0], commits={"shop.orders": 1_700_000_002_500_000, "shop.items": 1_700_000_009_000_000}),
+        replace(REPORTS[1], commits={"shop.orders": 1_700_000_001_000_000}),
+    )
+    manifest = account(WINDOW, SLICES, reports, DECODED, RECEIPTS, {}, published_at=1_700_000_005.25)
+    assert manifest.freshness_seconds == {"shop.orders": 4.25, "shop.items": 0.0}, "the source's clock may be ahead"
+    assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+
+
+def test_backfill_and_a_manifest_of_an_earlier_version_have_no_freshness() -> None:
+    reports = [replace(report, commits={"shop.orders": 1}) for report in REPORTS]
+    plain = account(WINDOW, SLICES, reports, DECODED, RECEIPTS, {}).to_json()
+    assert "freshness_seconds" not in plain
+    assert Manifest.from_json(plain).freshness_seconds == {}

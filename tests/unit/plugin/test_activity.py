@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from changefeed.model.coordinates import BinlogCoordinates
@@ -12,6 +13,7 @@ from changefeed_web.activity import (
     SealedWindow,
     ddl_events,
     failure_events,
+    freshness,
     last_hour,
     latest,
     snapshot_events,
@@ -78,3 +80,11 @@ def test_events_of_all_kinds_are_merged_latest_first() -> None:
         ("run failed in task ingest", "runs"),
         ("snapshot of 2 tables began, 1 row, finished", "history"),
     ]
+
+
+def test_freshness_is_of_the_windows_of_the_last_hour_and_none_when_idle() -> None:
+    windows = [replace(window(1, 10, 1), freshness_seconds={"shop.orders": 1.5}), window(2, 5, 0)]
+    assert freshness(windows, NOW) == {
+        "p50_seconds": 1.5, "p99_seconds": 1.5, "windows": 1, "since_ms": NOW - 10_000, "tables": {"shop.orders": 1.5},
+    }  # fmt: skip
+    assert freshness(windows[1:], NOW) is None

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from changefeed.errors import SourceUnavailableError
-from changefeed.operations.freshness import describe_lateness, due_time, is_checked
 from changefeed.operations.lag import UNKNOWN, Position, Retention
+from changefeed.operations.lateness import describe_lateness, due_time, is_checked
 from changefeed.operations.status import Status
 from changefeed.settings.file import parse_pipeline
 from changefeed.settings.pipeline import Pipeline
