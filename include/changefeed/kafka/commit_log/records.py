@@ -34,6 +34,9 @@ PLAIN_BYTES = 32 << 10
 """Size in bytes above which a value is compressed. A seal of 5,000 tables is 7 MB of JSON, and every reader of the log
 reads it."""
 
+_COMPRESSED = b"x"
+"""The first byte of a zlib frame; JSON never begins with it."""
+
 KINDS: dict[str, type[LogRecord]] = {}
 """The class of each kind, by its name in keys."""
 
@@ -599,6 +602,12 @@ def stored_value(value: Any) -> bytes:
     return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
+def compressed_value(value: Any) -> bytes:
+    """As `stored_value`, but compressed at any length."""
+    stored = stored_value(value)
+    return stored if stored.startswith(_COMPRESSED) else zlib.compress(stored)
+
+
 def _plain(value: bytes) -> bytes:
-    """The JSON text of a stored value. A zlib frame begins with an x, and JSON never does."""
-    return inflate(value, MOST_OF_A_LOG) if value.startswith(b"x") else value
+    """The JSON text of a stored value."""
+    return inflate(value, MOST_OF_A_LOG) if value.startswith(_COMPRESSED) else value
