@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -18,22 +20,41 @@ from changefeed.cli.app import (
     print_table,
     store_of,
 )
+from changefeed.model.manifest import Manifest
+from changefeed.model.sealed_hour import SealedHour
 from changefeed.settings.file import load_pipeline
 
 
 @app.command()
 def windows(
     name: PipelineName,
-    limit: Annotated[int, typer.Option("-n", help="Number of windows.")] = 20,
+    limit: Annotated[int, typer.Option("-n", help="Number of windows, and of hours.")] = 20,
+    hours: Annotated[bool, typer.Option("--hours", help="Show only the hours of older windows.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the manifests of the last sealed windows in the commit log, latest first."""
-    from changefeed.pipeline.windows import windows as windows_of
+    """Show the manifests of the last sealed windows in the commit log, latest first.
 
-    manifests = windows_of(connections_of(load_pipeline(name)), limit)
+    Older windows follow, merged by the hour (UTC) in which they were sealed. With --json they are shown by --hours.
+    """
+    from changefeed.kafka.commit_log.hours import latest_hours
+    from changefeed.pipeline.windows import commit_log_state, latest_manifests
+
+    state = commit_log_state(connections_of(load_pipeline(name)))
     if as_json:
-        print_json([manifest.to_json() for manifest in manifests])
+        found: Sequence[Manifest | SealedHour]
+        found = latest_hours(state, limit) if hours else latest_manifests(state, limit)
+        print_json([one.to_json() for one in found])
         return
+    merged = latest_hours(state, limit)
+    if not hours:
+        _print_windows(latest_manifests(state, limit))
+        if merged:
+            out.print("\nOlder windows, merged by the hour in which they were sealed:")
+    if merged or hours:
+        _print_hours(merged)
+
+
+def _print_windows(manifests: Sequence[Manifest]) -> None:
     rows = [
         (
             f"{manifest.window.number}{' (failover)' if manifest.window.failover else ''}",
@@ -48,6 +69,26 @@ def windows(
         for manifest in manifests
     ]
     print_table(("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds"), rows)
+
+
+def _print_hours(hours: Sequence[SealedHour]) -> None:
+    rows = [
+        (
+            datetime.fromtimestamp(one.begins_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+            f"{one.windows:,}",
+            f"{one.first} to {one.last}",
+            str(one.start),
+            str(one.head),
+            f"{one.row_count:,}",
+            f"{one.message_count:,}",
+            f"{one.dead_letters:,}",
+            f"{one.size_bytes:,}",
+            f"{sum(one.seconds.values()):.1f}",
+        )
+        for one in hours
+    ]
+    columns = ("hour (UTC)", "windows", "numbers", "start", "head", "rows", "messages", "dead letters", "bytes")
+    print_table((*columns, "seconds"), rows)
 
 
 @app.command()

@@ -91,10 +91,10 @@ class SealedHour:
 
     def to_json(self) -> dict[str, Any]:
         """The values that the commit log stores and the REST API returns."""
-        coordinates = {"start": str(self.start), "head": str(self.head)}
+        texts = {"begins_ms": self.begins_ms, "start": str(self.start), "head": str(self.head)}
         seconds = {phase: round(value, 3) for phase, value in self.seconds.items()}
         topics = {name: asdict(sums) for name, sums in self.topics.items()}
-        return {**vars(self), **coordinates, "servers": list(self.servers), "seconds": seconds, "topics": topics}
+        return {**vars(self), **texts, "servers": list(self.servers), "seconds": seconds, "topics": topics}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SealedHour:
