@@ -25,6 +25,7 @@ from changefeed.errors import (
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.window_run import ingest
+from changefeed.kafka.log_compaction import compact_early
 from changefeed.kafka.log_memory import remember_logs
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
@@ -127,6 +128,7 @@ def ingest_continuously(
         _log.warning("pipeline %s has no setting `windows` any more: the next run publishes", connections.pipeline.name)
         return
     remember_logs()
+    compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
     pace = Pace(settings.every_seconds, min(settings.run_seconds, max_seconds or settings.run_seconds))
     store, is_behind = HeldCheckpointStore(checkpoint), True
     while pace.begin():

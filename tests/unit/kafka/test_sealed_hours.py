@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from sealed_windows import MemoryLog
 
 from changefeed.errors import BrokerUnavailableError
 from changefeed.kafka.commit_log import hours, owned_log
 from changefeed.kafka.commit_log.hours import HourRecord, latest_hours, merge_seals
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.owned_log import OwnedLog
-from changefeed.kafka.commit_log.records import KINDS, BegunRecord, OrderRecord, SealRecord, latest_entries
-from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.fenced_writer import FencedWriter
-from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.kafka.commit_log.records import KINDS, BegunRecord, OrderRecord, SealRecord
 from changefeed.model import sealed_hour
 from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.coordinates import BinlogCoordinates
@@ -33,32 +29,9 @@ WINDOWS_AN_HOUR = 40
 TABLES = 3
 
 
-class MemoryLog(FencedWriter):
-    """What a log has, by key, with the broker's time of each record. A write may fail before or after its effect."""
-
-    def __init__(self) -> None:
-        self.now_ms, self.fails = FIRST_MS, ""
-        self.records: dict[bytes, KafkaRecord] = {}
-        self.writes: list[Mapping[bytes, bytes | None]] = []
-
-    def write(self, topic: str, records: Mapping[bytes, bytes | None], purpose: str, **_: Any) -> None:
-        fails, self.fails = self.fails, ""
-        if fails == "before":
-            raise BrokerUnavailableError(purpose)
-        self.writes.append(records)
-        for key, value in records.items():
-            self.records.pop(key, None)
-            self.records[key] = KafkaRecord(topic, 0, 0, key, value, (), self.now_ms, stamped_by_broker=True)
-        if fails == "after":
-            raise BrokerUnavailableError(purpose)
-
-    @property
-    def log(self) -> OwnedLog:
-        return OwnedLog(KafkaConnection("nowhere:1"), "log", "shop", writer=self)
-
-    @property
-    def state(self) -> CommitLogState:
-        return CommitLogState(tuple(latest_entries(self.records.values())))
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog("shop", FIRST_MS)
 
 
 def manifest(number: int, tables: int = TABLES) -> Manifest:
@@ -110,9 +83,9 @@ def seal_windows(log: MemoryLog, numbers: Iterable[int], keep: int = 10) -> None
         log.log.seal(manifest(number), log.state, keep=keep)
 
 
-def test_each_window_is_in_a_seal_or_in_one_hour_whatever_fails() -> None:
+def test_each_window_is_in_a_seal_or_in_one_hour_whatever_fails(log: MemoryLog) -> None:
     """A failed write leaves nothing of its transaction, or all of it without the writer knowing."""
-    log, chances = MemoryLog(), random.Random(4)
+    chances = random.Random(4)
     for number in range(1, 201):
         log.now_ms = FIRST_MS + number * HOUR_MS // WINDOWS_AN_HOUR
         while number not in log.state.seals:
@@ -131,8 +104,7 @@ def test_each_window_is_in_a_seal_or_in_one_hour_whatever_fails() -> None:
     assert 20 <= len(seals) <= 22
 
 
-def test_hour_has_the_range_and_the_servers_of_its_windows() -> None:
-    log = MemoryLog()
+def test_hour_has_the_range_and_the_servers_of_its_windows(log: MemoryLog) -> None:
     seal_windows(log, range(1, 131), keep=1)
     last, *_, first = latest_hours(log.state, 1000)
     assert (first.first, first.last, first.windows) == (1, 39, 39)
@@ -141,8 +113,7 @@ def test_hour_has_the_range_and_the_servers_of_its_windows() -> None:
     assert latest_hours(log.state, 2)[1].servers == ("uuid-0", "uuid-1"), "a failover in the middle of the hour"
 
 
-def test_few_seals_write_the_record_of_their_hour_again() -> None:
-    log = MemoryLog()
+def test_few_seals_write_the_record_of_their_hour_again(log: MemoryLog) -> None:
     seal_windows(log, range(1, 301), keep=100)
     key = HourRecord.kind.encode()
     writes = [records for records in log.writes if any(b'"%s"' % key in each for each in records)]
@@ -150,17 +121,15 @@ def test_few_seals_write_the_record_of_their_hour_again() -> None:
     assert max(len(records) for records in log.writes[:100]) == 3, "seal, begun and order: nothing is forgotten twice"
 
 
-def test_record_that_was_begun_and_never_forgotten_goes_with_its_seal() -> None:
-    log = MemoryLog()
+def test_record_that_was_begun_and_never_forgotten_goes_with_its_seal(log: MemoryLog) -> None:
     seal_windows(log, [1, 2])
     log.log.keep(BegunRecord(manifest(1).window), OrderRecord(1, BinlogOrder(())))
     seal_windows(log, [3], keep=1)
     assert (list(log.state.seals), dict(log.state.begun), dict(log.state.orders)) == ([3], {}, {})
 
 
-def test_hours_decide_nothing() -> None:
+def test_hours_decide_nothing(log: MemoryLog) -> None:
     """The plan, the recovery and the check of the next window are those of the log without its hours."""
-    log = MemoryLog()
     seal_windows(log, range(1, 101))
     with_hours = log.state
     without = CommitLogState(tuple(entry for entry in with_hours.entries if entry.kind != HourRecord.kind))
@@ -176,29 +145,26 @@ def test_hours_decide_nothing() -> None:
         assert (state.latest_number, state.is_blank) == (100, False)
 
 
-def test_seals_above_the_sealed_window_are_forgotten_and_not_merged() -> None:
+def test_seals_above_the_sealed_window_are_forgotten_and_not_merged(log: MemoryLog) -> None:
     """As with a state store that was restored from a backup: their changes are published again, and counted then."""
-    log = MemoryLog()
     seal_windows(log, range(1, 21), keep=30)
     log.log.seal(manifest(15), log.state, keep=5)
     (found,) = latest_hours(log.state, 10)
     assert (list(log.state.seals), found.first, found.last) == ([11, 12, 13, 14, 15], 1, 10)
 
 
-def test_unreadable_seal_and_unreadable_hour_stop_no_window(caplog: pytest.LogCaptureFixture) -> None:
-    log = MemoryLog()
+def test_unreadable_seal_and_unreadable_hour_stop_no_window(log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
     seal_windows(log, range(1, 13), keep=3)
     for key in (SealRecord.key_of("shop", 11), HourRecord.key_of("shop", FIRST_MS // HOUR_MS)):
-        log.records[key] = replace(log.records[key], value=b"what?")
+        log.write("shop.log", {key: b"what?"}, "to damage a record")
     seal_windows(log, range(13, 16), keep=3)
     (found,) = latest_hours(log.state, 10)
     assert (found.first, found.last, found.windows) == (10, 12, 2)
     assert "window 11 is left out of the sums of its hour" in caplog.text
 
 
-def test_oldest_hours_go_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_hours_go_beyond_the_limits(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hours, "KEPT_HOURS", 3)
-    log = MemoryLog()
     seal_windows(log, range(1, 301), keep=1)
     assert [one.hour - FIRST_MS // HOUR_MS for one in latest_hours(log.state, 10)] == [7, 6, 5]
     monkeypatch.setattr(hours, "KEPT_HOUR_BYTES", 1)
@@ -238,8 +204,7 @@ def test_hour_is_read_as_it_is_stored_and_newer_fields_are_ignored() -> None:
     assert HourRecord(one).value().startswith(b"x"), "compressed"
 
 
-def test_older_version_leaves_hours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = MemoryLog()
+def test_older_version_leaves_hours_alone(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     seal_windows(log, range(1, 31))
     monkeypatch.delitem(KINDS, HourRecord.kind)
     state = log.state
