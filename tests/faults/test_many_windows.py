@@ -98,3 +98,47 @@ def test_log_of_many_windows_is_read_as_one_of_few(feed: Feed, case: Case) -> No
     text = command(feed, "windows", feed.name, "-n", "2")
     assert "Older windows, merged by the hour in which they were sealed:" in text
     assert f"{merged[1].first} to {merged[1].last}" in text
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("stage", ["before_log_write:3", "in_open_transaction", "before_seal", "after_seal"])
+def test_run_killed_around_a_seal_loses_and_repeats_no_merged_window(feed: Feed, stage: str) -> None:
+    """The next seal is the first that merges others."""
+    case = Case(KEPT_SEALS * 11 // 10 - 1, 60_000, KEPT_SEALS)
+    commit_log = write_log(feed, case.seal(feed))
+    command(feed, "recover", feed.name)
+    command(feed, "seek", feed.name, "latest", "--why", "the windows are made up", "--yes")
+    feed.write(5)
+    feed.run_until_current()
+    assert latest_hours(commit_log.read(), 10) == [], "the log is full"
+    feed.write(5)
+    run = feed.begin(stage)
+    assert run.wait_until_held()
+    run.kill()
+    feed.write(5)
+    feed.run_until_current()
+    feed.check()
+    state = commit_log.read()
+    merged = latest_hours(state, 10)
+    assert merged[-1].first == 1
+    assert sum(one.windows for one in merged) == merged[0].last == min(state.seals) - 1
+    assert sum(one.row_count for one in merged) == 20 * merged[0].last
+
+
+@pytest.mark.extended
+def test_window_that_a_seek_publishes_again_is_counted_again(feed: Feed) -> None:
+    """The hours count what was published, as the windows do: nothing that a seek does forgets a window."""
+    commit_log = write_log(feed, Case(KEPT_SEALS * 11 // 10, 60_000, KEPT_SEALS).seal(feed))
+    command(feed, "recover", feed.name)
+    command(feed, "seek", feed.name, "latest", "--why", "the windows are made up", "--yes")
+    start = feed.mysql.head()
+    feed.write(5)
+    feed.run_until_current()
+    before = commit_log.read()
+    command(feed, "seek", feed.name, start, "--why", "published again", "--yes")
+    assert latest_hours(commit_log.read(), 10) == latest_hours(before, 10) != []
+    feed.run_until_current()
+    state = commit_log.read()
+    again, once = state.seals[max(state.seals)], state.seals[max(before.seals)]
+    assert (again.rows, again.window.start) == (once.rows, once.window.start)
+    assert sum(one.windows for one in latest_hours(state, 10)) + len(state.seals) == 112
