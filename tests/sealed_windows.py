@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import Producer
 
 from changefeed.errors import BrokerUnavailableError
-from changefeed.kafka.commit_log.hours import HourRecord
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
+from changefeed.kafka.commit_log.periods import PeriodRecord
 from changefeed.kafka.commit_log.records import BegunRecord, LatestEntries, ProgressRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
@@ -21,7 +21,7 @@ from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import Progress
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
-from changefeed.model.sealed_hour import HOUR_MS, SealedHour, TopicSums
+from changefeed.model.sealed_period import HOUR_MS, SealedPeriod, TopicSums
 from changefeed.model.window import Window
 
 PARTITIONS = 2
@@ -126,13 +126,13 @@ class Windows:
             begin = max(first, -((self.first_ms - hour * HOUR_MS) // self.every_ms))
             end = min(last + 1, -((self.first_ms - (hour + 1) * HOUR_MS) // self.every_ms))
             if begin < end:
-                log.log.keep(HourRecord(self._hour(hour, begin, end - 1)))
-        assert sum(record.sums.windows for record in log.state.of(HourRecord)) == len(numbers)
+                log.log.keep(PeriodRecord(self._hour(hour, begin, end - 1)))
+        assert sum(record.sums.windows for record in log.state.of(PeriodRecord)) == len(numbers)
 
-    def _hour(self, hour: int, first: int, last: int) -> SealedHour:
+    def _hour(self, hour: int, first: int, last: int) -> SealedPeriod:
         count, one = last - first + 1, self.manifest(first)
         return replace(
-            SealedHour.of(hour, [one]),
+            SealedPeriod.of_window(hour, one),
             windows=count,
             last=last,
             head=self.manifest(last).window.head,

@@ -1,4 +1,4 @@
-"""A commit log after many windows is read as fast as after few: its readers find as many records, but for the hours."""
+"""A commit log after many windows is read as fast as after few: its readers find as many records."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from faults.feed import Feed
 from sealed_windows import MemoryLog, Windows, produce
 
-from changefeed.kafka.commit_log.hours import KEPT_HOUR_BYTES, HourRecord, latest_hours
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.owned_log import KEPT_CONTINUOUS_SEALS, KEPT_SEAL_BYTES, KEPT_SEALS
+from changefeed.kafka.commit_log.periods import KEPT_HOURS, KEPT_PERIOD_BYTES, PeriodRecord, latest_periods
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
 from changefeed.model.topic_name import commit_log_topic
@@ -72,11 +72,12 @@ def test_log_of_many_windows_is_read_as_one_of_few(feed: Feed, case: Case) -> No
     few, log = Case(FEW, case.every_ms, case.keep).seal(feed), case.seal(feed)
     commit_log = write_log(feed, log)
     state = commit_log.read()
-    hours, few_hours = (len(one.state.of(HourRecord)) for one in (log, few))
+    periods, few_periods = (len(one.state.of(PeriodRecord)) for one in (log, few))
+    assert periods < KEPT_HOURS + 24 + case.count * case.every_ms / 1000 / 86_400
     assert len(state.seals) - len(few.state.seals) <= case.keep * 11 // 10 - min(case.keep, FEW)
-    rest = len(state.entries) - len(state.seals) - hours
-    assert rest == len(few.live) - len(few.state.seals) - few_hours, "nothing else grows"
-    assert sum(len(record.value or b"") for record in log.live) < 1.1 * KEPT_SEAL_BYTES + KEPT_HOUR_BYTES
+    rest = len(state.entries) - len(state.seals) - periods
+    assert rest == len(few.live) - len(few.state.seals) - few_periods, "nothing else grows"
+    assert sum(len(record.value or b"") for record in log.live) < 1.1 * KEPT_SEAL_BYTES + KEPT_PERIOD_BYTES
 
     assert json.loads(command(feed, "recover", feed.name, "--json"))["now"]["window"] == case.count
     command(feed, "seek", feed.name, "latest", "--why", "the windows are made up", "--yes")
@@ -85,7 +86,7 @@ def test_log_of_many_windows_is_read_as_one_of_few(feed: Feed, case: Case) -> No
     feed.check()
 
     state = commit_log.read()
-    merged = latest_hours(state, 10_000)
+    merged = latest_periods(state, 10_000)
     assert sum(one.windows for one in merged) + len(state.seals) == case.count + 1
     assert max(state.seals) == case.count + 2, "a seek takes a number too"
     assert len(windows_in(state)) == len(state.seals)
@@ -93,10 +94,10 @@ def test_log_of_many_windows_is_read_as_one_of_few(feed: Feed, case: Case) -> No
     for newer, older in pairwise(merged):
         assert (newer.first, newer.start) == (older.last + 1, older.head)
 
-    shown = json.loads(command(feed, "windows", feed.name, "--hours", "-n", "3", "--json"))
+    shown = json.loads(command(feed, "windows", feed.name, "--merged", "-n", "3", "--json"))
     assert [one["last"] for one in shown] == [one.last for one in merged[:3]]
     text = command(feed, "windows", feed.name, "-n", "2")
-    assert "Older windows, merged by the hour in which they were sealed:" in text
+    assert "Older windows, merged by the hour or day in which they were sealed:" in text
     assert f"{merged[1].first} to {merged[1].last}" in text
 
 
@@ -110,7 +111,7 @@ def test_run_killed_around_a_seal_loses_and_repeats_no_merged_window(feed: Feed,
     command(feed, "seek", feed.name, "latest", "--why", "the windows are made up", "--yes")
     feed.write(5)
     feed.run_until_current()
-    assert latest_hours(commit_log.read(), 10) == [], "the log is full"
+    assert latest_periods(commit_log.read(), 10) == [], "the log is full"
     feed.write(5)
     run = feed.begin(stage)
     assert run.wait_until_held()
@@ -119,7 +120,7 @@ def test_run_killed_around_a_seal_loses_and_repeats_no_merged_window(feed: Feed,
     feed.run_until_current()
     feed.check()
     state = commit_log.read()
-    merged = latest_hours(state, 10)
+    merged = latest_periods(state, 10)
     assert merged[-1].first == 1
     assert sum(one.windows for one in merged) == merged[0].last == min(state.seals) - 1
     assert sum(one.row_count for one in merged) == 20 * merged[0].last
@@ -127,7 +128,7 @@ def test_run_killed_around_a_seal_loses_and_repeats_no_merged_window(feed: Feed,
 
 @pytest.mark.extended
 def test_window_that_a_seek_publishes_again_is_counted_again(feed: Feed) -> None:
-    """The hours count what was published, as the windows do: nothing that a seek does forgets a window."""
+    """Merged records count what was published, as the windows do: nothing that a seek does forgets a window."""
     commit_log = write_log(feed, Case(KEPT_SEALS * 11 // 10, 60_000, KEPT_SEALS).seal(feed))
     command(feed, "recover", feed.name)
     command(feed, "seek", feed.name, "latest", "--why", "the windows are made up", "--yes")
@@ -136,9 +137,9 @@ def test_window_that_a_seek_publishes_again_is_counted_again(feed: Feed) -> None
     feed.run_until_current()
     before = commit_log.read()
     command(feed, "seek", feed.name, start, "--why", "published again", "--yes")
-    assert latest_hours(commit_log.read(), 10) == latest_hours(before, 10) != []
+    assert latest_periods(commit_log.read(), 10) == latest_periods(before, 10) != []
     feed.run_until_current()
     state = commit_log.read()
     again, once = state.seals[max(state.seals)], state.seals[max(before.seals)]
     assert (again.rows, again.window.start) == (once.rows, once.window.start)
-    assert sum(one.windows for one in latest_hours(state, 10)) + len(state.seals) == 112
+    assert sum(one.windows for one in latest_periods(state, 10)) + len(state.seals) == 112

@@ -21,37 +21,38 @@ from changefeed.cli.app import (
     store_of,
 )
 from changefeed.model.manifest import Manifest
-from changefeed.model.sealed_hour import SealedHour
+from changefeed.model.sealed_period import SealedPeriod
 from changefeed.settings.file import load_pipeline
 
 
 @app.command()
 def windows(
     name: PipelineName,
-    limit: Annotated[int, typer.Option("-n", help="Number of windows, and of hours.")] = 20,
-    hours: Annotated[bool, typer.Option("--hours", help="Show only the hours of older windows.")] = False,
+    limit: Annotated[int, typer.Option("-n", help="Number of windows, and of hours and days.")] = 20,
+    merged: Annotated[bool, typer.Option("--merged", help="Show only older windows, by hour and day.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the manifests of the last sealed windows in the commit log, latest first.
 
-    Older windows follow, merged by the hour (UTC) in which they were sealed. With --json they are shown by --hours.
+    Older windows follow, merged by the hour, and later the day, in which they were sealed (UTC). With --json they are
+    shown by --merged.
     """
-    from changefeed.kafka.commit_log.hours import latest_hours
+    from changefeed.kafka.commit_log.periods import latest_periods
     from changefeed.pipeline.windows import commit_log_state, latest_manifests
 
     state = commit_log_state(connections_of(load_pipeline(name)))
     if as_json:
-        found: Sequence[Manifest | SealedHour]
-        found = latest_hours(state, limit) if hours else latest_manifests(state, limit)
+        found: Sequence[Manifest | SealedPeriod]
+        found = latest_periods(state, limit) if merged else latest_manifests(state, limit)
         print_json([one.to_json() for one in found])
         return
-    merged = latest_hours(state, limit)
-    if not hours:
+    periods = latest_periods(state, limit)
+    if not merged:
         _print_windows(latest_manifests(state, limit))
-        if merged:
-            out.print("\nOlder windows, merged by the hour in which they were sealed:")
-    if merged or hours:
-        _print_hours(merged)
+        if periods:
+            out.print("\nOlder windows, merged by the hour or day in which they were sealed:")
+    if periods or merged:
+        _print_periods(periods)
 
 
 def _print_windows(manifests: Sequence[Manifest]) -> None:
@@ -71,10 +72,11 @@ def _print_windows(manifests: Sequence[Manifest]) -> None:
     print_table(("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds"), rows)
 
 
-def _print_hours(hours: Sequence[SealedHour]) -> None:
+def _print_periods(periods: Sequence[SealedPeriod]) -> None:
     rows = [
         (
             datetime.fromtimestamp(one.begins_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+            str(one.hours),
             f"{one.windows:,}",
             f"{one.first} to {one.last}",
             str(one.start),
@@ -85,10 +87,10 @@ def _print_hours(hours: Sequence[SealedHour]) -> None:
             f"{one.size_bytes:,}",
             f"{sum(one.seconds.values()):.1f}",
         )
-        for one in hours
+        for one in periods
     ]
-    columns = ("hour (UTC)", "windows", "numbers", "start", "head", "rows", "messages", "dead letters", "bytes")
-    print_table((*columns, "seconds"), rows)
+    period, counts = ("from (UTC)", "hours", "windows", "numbers"), ("rows", "messages", "dead letters", "bytes")
+    print_table((*period, "start", "head", *counts, "seconds"), rows)
 
 
 @app.command()

@@ -139,7 +139,7 @@ export async function detail(main, alive, name, tab) {
     if (!parts.freshness.contains(document.activeElement)) overTime(parts.freshness, shownWindows, Math.max(280, parts.windows.clientWidth - PADDING));
   };
 
-  const drawWindows = ({ windows, hours }) => {
+  const drawWindows = ({ windows, merged }) => {
     sealed = windows.length;
     shownWindows = windows;
     drawFreshness();
@@ -159,7 +159,7 @@ export async function detail(main, alive, name, tab) {
           el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
           totalOf(one).toFixed(1), duration(Math.max(0, one.sealed_at_ms - one.window.frozen_at_ms) / 1000), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
           Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])),
-        ...(hours.length ? olderWindows(hours) : []));
+        ...(merged.length ? olderWindows(merged) : []));
     };
     redraw = draw;
     draw();
@@ -222,7 +222,7 @@ export async function detail(main, alive, name, tab) {
 
   const drawSnapshots = ({ snapshots, runs }) => {
     snapshotRows = snapshots.reduce((all, one) => all + one.rows - one.left_out, 0);
-    if (sealed === 0) drawWindows({ windows: [], hours: [] });
+    if (sealed === 0) drawWindows({ windows: [], merged: [] });
     const last = runs[0];
     const open = snapshots.filter((one) => !one.finished);
     const paused = open.some((one) => one.paused);

@@ -38,11 +38,11 @@ export function activity(place, name, events) {
 
 let chosen = Object.keys(OVER_TIME)[0];
 
-// Windows whose manifests are merged: a line for each hour in which some were sealed.
-export const olderWindows = (hours) => [
-  el("h3", {}, "Older windows, by hour"),
-  table("Older windows", ["Hour", "#Windows", "Numbers", "Sealed range", "#Rows", "#Dead letters", "#Binlog"], hours.map((one) => [
-    when(one.begins_ms), number(one.windows), `#${one.first} to #${one.last}`, el("code", {}, `${one.start} → ${one.head}`), number(rowsOf(one)),
+// Windows whose manifests are merged: a line for each hour or day in which some were sealed.
+export const olderWindows = (periods) => [
+  el("h3", {}, "Older windows, by hour and day"),
+  table("Older windows", ["From", "#Hours", "#Windows", "Numbers", "Sealed range", "#Rows", "#Dead letters", "#Binlog"], periods.map((one) => [
+    when(one.begins_ms), number(one.hours), number(one.windows), `#${one.first} to #${one.last}`, el("code", {}, `${one.start} → ${one.head}`), number(rowsOf(one)),
     number(Object.values(one.topics).reduce((all, topic) => all + topic.dead_letters, 0)), bytes(one.size_bytes)])),
 ];
 

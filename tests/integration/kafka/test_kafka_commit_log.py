@@ -16,9 +16,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from changefeed.errors import BrokerUnavailableError, CheckpointError, FencedError, TopicError
 from changefeed.kafka.commit_log import owned_log
-from changefeed.kafka.commit_log.hours import latest_hours
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
+from changefeed.kafka.commit_log.periods import latest_periods
 from changefeed.kafka.commit_log.records import AttemptRecord, ProgressRecord, SealRecord
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
@@ -117,7 +117,7 @@ def test_writer_that_lost_the_lease_merges_no_seals(pipeline: Pipeline, owned: O
     for window in range(1, 7):
         owned.seal(manifest(window), pipeline.log.read(), keep=5)
     known = pipeline.log.read()
-    assert [sums.last for sums in latest_hours(known, 10)] == [1]
+    assert [sums.last for sums in latest_periods(known, 10)] == [1]
     writer = FencedWriter(pipeline.connection, pipeline.name, [pipeline.log_topic], 10)
     writer.take_over()
     with pytest.raises(FencedError):
@@ -127,7 +127,7 @@ def test_writer_that_lost_the_lease_merges_no_seals(pipeline: Pipeline, owned: O
     writer.close()
     state = pipeline.log.read()
     assert list(state.seals) == [4, 5, 6, 7]
-    assert sum(sums.windows for sums in latest_hours(state, 10)) == 3
+    assert sum(sums.windows for sums in latest_periods(state, 10)) == 3
 
 
 def wide(window: int, pipeline: str, tables: int) -> Manifest:

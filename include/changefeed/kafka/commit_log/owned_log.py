@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from changefeed.errors import BadRecordError, TopicError
-from changefeed.kafka.commit_log.hours import merge_seals
 from changefeed.kafka.commit_log.log import EMPTY_STATE, CommitLog, CommitLogState
+from changefeed.kafka.commit_log.periods import merge_seals
 from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
@@ -69,7 +69,7 @@ class OwnedLog(CommitLog):
         uncommitted: int = 1,
         complete: CompleteTablesRecord | None = None,
     ) -> None:
-        """Write the manifest of a window, and merge the oldest seals of ``state``, which `read` returned, into hours.
+        """Write the manifest of a window, and merge the oldest seals of ``state``, which `read` returned, by hour.
 
         ``complete`` is the record of complete tables after the window; without it an earlier one is forgotten.
 

@@ -487,6 +487,12 @@ class LogEntry:
         return not is_of_pipeline or (kind is not None and issubclass(kind, Note | ClaimRecord))
 
     @property
+    def is_note(self) -> bool:
+        """Whether nothing depends on its kind."""
+        kind = KINDS.get(self.kind)
+        return kind is not None and issubclass(kind, Note)
+
+    @property
     def is_tombstone(self) -> bool:
         """Whether it forgets an earlier record with its key."""
         return self.record.value is None
@@ -494,6 +500,11 @@ class LogEntry:
     def plain(self) -> Any:
         """The parsed JSON of the value, of any kind; None for a tombstone. Raises ValueError, zlib.error."""
         return None if self.record.value is None else orjson.loads(_plain(self.record.value))
+
+    def stored_again(self, value: Any) -> bytes:
+        """The stored bytes of ``value`` in place of `plain`, compressed if the record is."""
+        is_compressed = (self.record.value or b"").startswith(_COMPRESSED)
+        return compressed_value(value) if is_compressed else stored_value(value)
 
     def read(self) -> LogRecord | None:
         """The record as an object of its kind; None for a tombstone, and for a kind that this version does not know.

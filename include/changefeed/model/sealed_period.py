@@ -1,4 +1,5 @@
-"""The sums of the windows that were sealed in one hour: what the commit log has of them once their seals are merged."""
+"""The sums of the windows that were sealed in an hour or a day: what the commit log has of them once their seals are
+merged."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from changefeed.model.manifest import Manifest, sum_rows
 
 HOUR_MS = 3_600_000
 MOST_NAMES = 1000
-"""The maximum number of tables and of topics with sums of their own, so that a record of any hour fits in the log."""
+"""The maximum number of tables and of topics with sums of their own, so that a record of any period fits in the log."""
 OTHERS = "(others)"
 """The name under which further tables and topics are summed. No table or topic has such a name."""
 
@@ -37,15 +38,16 @@ class TopicSums:
 
 
 @dataclass(frozen=True)
-class SealedHour:
-    """The sums of ``windows`` windows, the numbers ``first`` to ``last``, that were sealed in the hour at ``hour``.
+class SealedPeriod:
+    """The sums of ``windows`` windows, the numbers ``first`` to ``last``, that were sealed in one hour or day (UTC).
 
-    - ``hour``: hours since 1970-01-01 UTC
+    - ``hour``: its first hour, in hours since 1970-01-01 UTC; ``hours``: its length, 1 or 24
     - ``start``: of window ``first``; ``head``: of window ``last``. ``servers``: the UUIDs of their servers, in order
     - the other fields: the sums of those of `Manifest`; ``seconds`` by phase
     """
 
     hour: int
+    hours: int
     windows: int
     first: int
     last: int
@@ -83,11 +85,38 @@ class SealedHour:
         return sum(sums.dead_letters for sums in self.topics.values())
 
     @classmethod
-    def of(cls, hour: int, manifests: Sequence[Manifest], before: SealedHour | None = None) -> SealedHour:
-        """The sums of ``manifests``, at least one, whose windows were sealed in ``hour``, and of ``before``, the sums
-        of other windows of that hour."""
-        parts = [_of_window(hour, manifest) for manifest in manifests]
-        return _sum([before, *parts] if before else parts)
+    def of_window(cls, hour: int, manifest: Manifest) -> SealedPeriod:
+        """The hour of a window that was sealed in ``hour``, before any other window of that hour is added."""
+        window = manifest.window
+        topics: dict[str, TopicSums] = {}
+        for receipt in manifest.topics:
+            published, dropped = receipt.messages + receipt.already_there, sum(receipt.dropped.values())
+            sums = TopicSums(published, receipt.value_bytes, receipt.dead_letters, dropped)
+            topics[receipt.topic] = topics.get(receipt.topic, TopicSums()) + sums
+        return cls(
+            hour=hour,
+            hours=1,
+            windows=1,
+            first=window.number,
+            last=window.number,
+            start=window.start,
+            head=window.head,
+            servers=(window.server_uuid,),
+            size_bytes=manifest.size_bytes,
+            events=manifest.events,
+            transactions=manifest.transactions,
+            rows=manifest.rows,
+            filtered=manifest.filtered,
+            skipped_rows=manifest.skipped_rows,
+            transformed_away=manifest.transformed_away,
+            topics=topics,
+            seconds=manifest.seconds,
+        )
+
+    @classmethod
+    def of(cls, hour: int, hours: int, parts: Sequence[SealedPeriod]) -> SealedPeriod:
+        """The sums of ``parts``, at least one, in a period of ``hours`` hours from ``hour`` on."""
+        return replace(_sum(parts), hour=hour, hours=hours)
 
     def to_json(self) -> dict[str, Any]:
         """The values that the commit log stores and the REST API returns."""
@@ -97,7 +126,7 @@ class SealedHour:
         return {**vars(self), **texts, "servers": list(self.servers), "seconds": seconds, "topics": topics}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> SealedHour:
+    def from_json(cls, values: Mapping[str, Any]) -> SealedPeriod:
         """The sums from values of `to_json`. Unknown fields, of a newer version, are ignored.
 
         Raises TypeError, KeyError or ValueError for anything else.
@@ -113,34 +142,7 @@ def _topic_sums(values: Mapping[str, Any]) -> TopicSums:
     return TopicSums(**{name: int(value) for name, value in values.items() if name in TopicSums.__dataclass_fields__})
 
 
-def _of_window(hour: int, manifest: Manifest) -> SealedHour:
-    window = manifest.window
-    topics: dict[str, TopicSums] = {}
-    for receipt in manifest.topics:
-        published, dropped = receipt.messages + receipt.already_there, sum(receipt.dropped.values())
-        sums = TopicSums(published, receipt.value_bytes, receipt.dead_letters, dropped)
-        topics[receipt.topic] = topics.get(receipt.topic, TopicSums()) + sums
-    return SealedHour(
-        hour=hour,
-        windows=1,
-        first=window.number,
-        last=window.number,
-        start=window.start,
-        head=window.head,
-        servers=(window.server_uuid,),
-        size_bytes=manifest.size_bytes,
-        events=manifest.events,
-        transactions=manifest.transactions,
-        rows=manifest.rows,
-        filtered=manifest.filtered,
-        skipped_rows=manifest.skipped_rows,
-        transformed_away=manifest.transformed_away,
-        topics=topics,
-        seconds=manifest.seconds,
-    )
-
-
-def _sum(parts: Sequence[SealedHour]) -> SealedHour:
+def _sum(parts: Sequence[SealedPeriod]) -> SealedPeriod:
     first, last = min(parts, key=lambda part: part.first), max(parts, key=lambda part: part.last)
     return replace(
         first,
