@@ -13,7 +13,7 @@ from changefeed.errors import BrokerUnavailableError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.periods import PeriodRecord
-from changefeed.kafka.commit_log.records import BegunRecord, LatestEntries, ProgressRecord
+from changefeed.kafka.commit_log.records import AttemptRecord, BegunRecord, ClaimRecord, LatestEntries, ProgressRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.log_keys import NO_KEYS
@@ -99,11 +99,15 @@ class Windows:
     def write(self, log: MemoryLog, numbers: Iterable[int], keep: int) -> None:
         """Write what runs write for the windows ``numbers``."""
         for number in numbers:
-            manifest = self.manifest(number)
+            manifest, attempt = self.manifest(number), f"{number:032x}"
+            claim = ClaimRecord(attempt, None, "process 1 on host")
             log.now_ms = self.sealed_ms(number)
+            log.log.keep(claim)
+            log.log.keep(AttemptRecord(attempt))
             log.log.keep(BegunRecord(manifest.window))
             log.log.keep(*self._progress(manifest))
             log.log.seal(manifest, log.state, keep=keep)
+            log.log.keep(forgotten=[claim])
 
     def _progress(self, manifest: Manifest) -> Iterator[ProgressRecord]:
         head = manifest.window.head

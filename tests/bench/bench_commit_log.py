@@ -2,10 +2,10 @@
 
     make bench-commit-log ARGS="--windows 20000"
 
-Writes what the runs of that many windows write, once into a topic that is only compacted (cleanup.policy=compact), and
-once into one with the settings of a commit log. Prints for each: the records and bytes that a reader reads once Kafka
-has compacted the topic, the live ones among them, and the seconds of a complete reading. The day is written in minutes,
-so the tombstones of all of it are there, that is, more than of the last hour (delete.retention.ms).
+Writes the records of that many windows (`sealed_windows`), once into a topic that is only compacted, and once into one
+with the settings of a commit log. Prints for each: the records and bytes that a reader reads once Kafka has compacted
+the topic, the tombstones and the live records among them, and the seconds of a complete reading. Hours are written in
+minutes, so the tombstones of all of them are there, not only those of the last hour (delete.retention.ms).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def measure(broker: KafkaBroker, windows: int, tables: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--windows", type=int, default=86_400)
+    parser.add_argument("--windows", type=int, default=20_000)
     parser.add_argument("--tables", type=int, default=3)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
