@@ -129,17 +129,35 @@ class SealedPeriod:
     def from_json(cls, values: Mapping[str, Any]) -> SealedPeriod:
         """The sums from values of `to_json`. Unknown fields, of a newer version, are ignored.
 
-        Raises TypeError, KeyError or ValueError for anything else.
+        Raises TypeError, KeyError, AttributeError or ValueError for anything else: other sums are added to these.
         """
-        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
-        known |= {name: BinlogCoordinates.parse(values[name]) for name in ("start", "head")}
-        known["servers"] = tuple(map(str, values["servers"]))
-        known["topics"] = {name: _topic_sums(sums) for name, sums in values["topics"].items()}
-        return cls(**known)
+        if not 0 <= int(values["hour"]) < _MOST_HOURS:
+            raise ValueError(f"hour {values['hour']} since 1970")
+        return cls(
+            **{name: int(values[name]) for name in _NUMBERS},
+            start=BinlogCoordinates.parse(values["start"]),
+            head=BinlogCoordinates.parse(values["head"]),
+            servers=tuple(map(str, values["servers"])),
+            rows={table: _whole_numbers(ops) for table, ops in values["rows"].items()},
+            filtered={table: _whole_numbers(ops) for table, ops in values["filtered"].items()},
+            transformed_away=_whole_numbers(values["transformed_away"]),
+            topics={topic: _topic_sums(sums) for topic, sums in values["topics"].items()},
+            seconds={phase: float(seconds) for phase, seconds in values["seconds"].items()},
+        )
+
+
+_NUMBERS = ("hour", "hours", "windows", "first", "last", "size_bytes", "events", "transactions", "skipped_rows")
+_MOST_HOURS = 10_000_000
+"""Later than any hour of a window, in the year 3110."""
+
+
+def _whole_numbers(values: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(value) for name, value in values.items()}
 
 
 def _topic_sums(values: Mapping[str, Any]) -> TopicSums:
-    return TopicSums(**{name: int(value) for name, value in values.items() if name in TopicSums.__dataclass_fields__})
+    known = {name: value for name, value in values.items() if name in TopicSums.__dataclass_fields__}
+    return TopicSums(**_whole_numbers(known))
 
 
 def _sum(parts: Sequence[SealedPeriod]) -> SealedPeriod:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sealed_windows import MemoryLog
@@ -14,7 +15,7 @@ from changefeed.errors import BrokerUnavailableError
 from changefeed.kafka.commit_log import owned_log, periods
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.periods import PeriodRecord, latest_periods, merge_seals
-from changefeed.kafka.commit_log.records import KINDS, BegunRecord, OrderRecord, SealRecord
+from changefeed.kafka.commit_log.records import KINDS, BegunRecord, OrderRecord, SealRecord, stored_value
 from changefeed.model import sealed_period
 from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.coordinates import BinlogCoordinates
@@ -153,10 +154,16 @@ def test_seals_above_the_sealed_window_are_forgotten_and_not_merged(log: MemoryL
     assert (list(log.state.seals), found.first, found.last) == ([11, 12, 13, 14, 15], 1, 10)
 
 
-def test_unreadable_seal_and_unreadable_hour_stop_no_window(log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("damage", [b"what?", b"{}", {"rows": 5}, {"rows": {"shop.a": {"c": "x"}}}, {"hour": 10**15}])
+def test_unreadable_seal_and_unreadable_hour_stop_no_window(
+    log: MemoryLog, caplog: pytest.LogCaptureFixture, damage: bytes | dict[str, Any]
+) -> None:
     seal_windows(log, range(1, 13), keep=3)
-    for key in (SealRecord.key_of("shop", 11), PeriodRecord.key_of("shop", FIRST_MS // HOUR_MS, 1)):
-        log.write("shop.log", {key: b"what?"}, "to damage a record")
+    (before,) = latest_periods(log.state, 10)
+    value = damage if isinstance(damage, bytes) else stored_value(before.to_json() | damage)
+    log.write("shop.log", {SealRecord.key_of("shop", 11): b"what?"}, "to damage a record")
+    log.write("shop.log", {PeriodRecord(before).key("shop"): value}, "to damage a record")
+    assert latest_periods(log.state, 10) == []
     seal_windows(log, range(13, 16), keep=3)
     (found,) = latest_periods(log.state, 10)
     assert (found.first, found.last, found.windows) == (10, 12, 2)
