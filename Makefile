@@ -14,7 +14,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # otherwise each Spark worker, Airflow task and command compiles all its modules again
 
-.PHONY: help setup wheel release demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-freshness bench-list bench-scale audit lock soak
+.PHONY: help setup wheel release demo example stop clean env lint docs reference test test-all test-durations test-long test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-commands bench-pipelines bench-freshness bench-commit-log bench-list bench-scale audit lock soak
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -175,6 +175,9 @@ bench-commands: $(READY) ## CPU seconds of commands that start no Spark: status,
 
 bench-freshness: $(READY) ## Seconds from a commit to a read_committed consumer: a continuous run, and Debezium (ARGS="--seconds 30 --rates 1 100")
 	$(BIN)/python tests/bench/bench_freshness.py $(ARGS)
+
+bench-commit-log: $(READY) ## What readers of a commit log read after many windows, with the broker's settings and with ours (ARGS="--windows 20000")
+	$(BIN)/python tests/bench/bench_commit_log.py $(ARGS)
 
 bench-pipelines: $(READY) ## CPU seconds of a run, and lag, of many pipelines in Airflow: idle, and ten rows each minute (PIPELINES=50 MINUTES=5)
 	$(BIN)/python tests/bench/bench_pipelines.py --pipelines $(or $(PIPELINES),50) --minutes $(or $(MINUTES),5) $(ARGS)

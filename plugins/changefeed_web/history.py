@@ -48,13 +48,18 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
 
     ``run`` is the run of the ingest DAG that froze the window; null if Airflow no longer has it. ``sealed_at_ms`` is
     when the window was sealed.
+
+    ``merged`` are older windows, latest first, whose manifests are merged by the hour, and later the day, in which they
+    were sealed (UTC): the number of ``windows``, ``first`` to ``last``, and the sums of their manifests. Each has its
+    begin (``begins_ms``) and its length in ``hours``.
     """
     require_permission(user, "GET", name)
     stale = Staleness()
     manifests = position.manifests(pipeline_of(name), limit, stale)
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
     shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
-    return {"windows": shown, "stale": stale.to_json()}
+    merged = position.merged_windows(pipeline_of(name), limit, stale)
+    return {"windows": shown, "merged": merged, "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/activity", dependencies=[Depends(slots.look)])

@@ -142,6 +142,13 @@ def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) ->
     return [{**seals[number].to_json(), "sealed_at_ms": seals.written_at_ms(number)} for number in numbers]
 
 
+def merged_windows(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
+    """The sums of older windows by hour and day, latest first; raises ChangefeedError."""
+    from changefeed.kafka.commit_log.periods import latest_periods
+
+    return [one.to_json() for one in latest_periods(commit_log(pipeline, stale), limit)]
+
+
 def sealed_windows(pipeline: Pipeline, checkpoint: str | None, stale: Staleness | None = None) -> list[SealedWindow]:
     """The last sealed windows, latest first; raises ChangefeedError.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
@@ -20,18 +21,26 @@ from axe_core_python.selenium import Axe
 from chromium import chromium
 from integration.kafka_pipeline import committed
 from kafka.admin import ConfigResource, ConfigResourceType
+from sealed_windows import Windows
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.commit_log.periods import PeriodRecord
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.model.sealed_period import HOUR_MS, SealedPeriod
+from changefeed.model.topic_name import commit_log_topic
 from devstack.home import Home
 
 pytestmark = pytest.mark.timeout(1200)
 SCREENSHOTS = Home.default().root / "screenshots"
 WAIT = 240
 SOURCE = "page_source"
+FIRST_HOUR = 490_000
+"""An hour, since 1970."""
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
@@ -690,6 +699,23 @@ def test_window_shows_its_time_and_links_to_its_run(page: Page) -> None:
     link = page.find("section[aria-label=Windows] td a[href*='/dags/changefeed_ingest__page/runs/']")
     assert link.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime")
     page.find("section[aria-label=Freshness]", "in half of the windows, and within")
+
+
+@pytest.mark.extended
+def test_older_windows_are_shown_by_hour_after_the_windows(page: Page) -> None:
+    connection = KafkaConnection(page.site.kafka.bootstrap)
+    sealed = Windows("page", "uuid", FIRST_HOUR * HOUR_MS, 60_000, ("page.orders",)).manifest(1)
+    sums = replace(SealedPeriod.of_window(FIRST_HOUR, sealed), windows=3600, last=3600)
+    CommitLog(connection, commit_log_topic("page"), "page").note(PeriodRecord(sums))
+    page.open("pipelines/page")
+    row = page.find("section[aria-label=Windows] tr", "#1 to #3600")
+    assert "3,600" in row.text
+    assert row.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime") == "2025-11-24T16:00:00.000Z"
+    assert page.find("section[aria-label=Windows] h3").text == "Older windows, by hour and day"
+    with page.site.client() as client:
+        answer = client.get("/changefeed/api/pipelines/page/windows").json()
+    assert [(hour["hour"], hour["windows"]) for hour in answer["merged"]] == [(FIRST_HOUR, 3600)]
+    assert all(window["window"]["number"] for window in answer["windows"])
 
 
 @pytest.mark.extended

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -18,22 +20,42 @@ from changefeed.cli.app import (
     print_table,
     store_of,
 )
+from changefeed.model.manifest import Manifest
+from changefeed.model.sealed_period import SealedPeriod
 from changefeed.settings.file import load_pipeline
 
 
 @app.command()
 def windows(
     name: PipelineName,
-    limit: Annotated[int, typer.Option("-n", help="Number of windows.")] = 20,
+    limit: Annotated[int, typer.Option("-n", help="Number of windows, and of hours and days.")] = 20,
+    merged: Annotated[bool, typer.Option("--merged", help="Show only older windows, by hour and day.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the manifests of the last sealed windows in the commit log, latest first."""
-    from changefeed.pipeline.windows import windows as windows_of
+    """Show the manifests of the last sealed windows in the commit log, latest first.
 
-    manifests = windows_of(connections_of(load_pipeline(name)), limit)
+    Older windows follow, merged by the hour, and later the day, in which they were sealed (UTC). With --json they are
+    shown by --merged.
+    """
+    from changefeed.kafka.commit_log.periods import latest_periods
+    from changefeed.pipeline.windows import commit_log_state, latest_manifests
+
+    state = commit_log_state(connections_of(load_pipeline(name)))
     if as_json:
-        print_json([manifest.to_json() for manifest in manifests])
+        found: Sequence[Manifest | SealedPeriod]
+        found = latest_periods(state, limit) if merged else latest_manifests(state, limit)
+        print_json([one.to_json() for one in found])
         return
+    periods = latest_periods(state, limit)
+    if not merged:
+        _print_windows(latest_manifests(state, limit))
+        if periods:
+            out.print("\nOlder windows, merged by the hour or day in which they were sealed:")
+    if periods or merged:
+        _print_periods(periods)
+
+
+def _print_windows(manifests: Sequence[Manifest]) -> None:
     rows = [
         (
             f"{manifest.window.number}{' (failover)' if manifest.window.failover else ''}",
@@ -48,6 +70,27 @@ def windows(
         for manifest in manifests
     ]
     print_table(("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds"), rows)
+
+
+def _print_periods(periods: Sequence[SealedPeriod]) -> None:
+    rows = [
+        (
+            datetime.fromtimestamp(one.begins_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+            str(one.hours),
+            f"{one.windows:,}",
+            f"{one.first} to {one.last}",
+            str(one.start),
+            str(one.head),
+            f"{one.row_count:,}",
+            f"{one.message_count:,}",
+            f"{one.dead_letters:,}",
+            f"{one.size_bytes:,}",
+            f"{sum(one.seconds.values()):.1f}",
+        )
+        for one in periods
+    ]
+    period, counts = ("from (UTC)", "hours", "windows", "numbers"), ("rows", "messages", "dead letters", "bytes")
+    print_table((*period, "start", "head", *counts, "seconds"), rows)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.kept_clients import keep_clients
+from changefeed.kafka.log_compaction import compact_early
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
@@ -127,6 +128,7 @@ def ingest_continuously(
         _log.warning("pipeline %s has no setting `windows` any more: the next run publishes", connections.pipeline.name)
         return
     keep_clients()
+    compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
     pace = Pace(settings.every_seconds, min(settings.run_seconds, max_seconds or settings.run_seconds))
     store, is_behind = HeldCheckpointStore(checkpoint), True
     while pace.begin():

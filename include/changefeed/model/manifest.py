@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -179,8 +179,8 @@ def account(
         size_bytes=sum(report.size_bytes for report in reports),
         events=sum(report.events for report in reports),
         transactions=sum(report.transactions for report in reports),
-        rows=_sums(report.rows for report in reports),
-        filtered=_sums(report.filtered for report in reports),
+        rows=sum_rows(report.rows for report in reports),
+        filtered=sum_rows(report.filtered for report in reports),
         skipped_rows=sum(report.skipped_rows for report in reports),
         topics=tuple(sorted(receipts, key=lambda receipt: (receipt.topic, receipt.partition))),
         seconds=seconds,
@@ -241,7 +241,8 @@ def _check_gtids(window: Window, accounted: GtidSet) -> None:
         )
 
 
-def _sums(counts: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+def sum_rows(counts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """The sums of ``counts`` of rows by table and op, sorted."""
     rows: dict[str, Counter[str]] = {}
     for of_report in counts:
         for table, ops in of_report.items():

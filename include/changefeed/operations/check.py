@@ -22,6 +22,7 @@ from changefeed.errors import (
 )
 from changefeed.ingest.begin import check_begin, check_begin_topics
 from changefeed.kafka.fencing import check_transactions
+from changefeed.kafka.log_compaction import describe_late, late_settings
 from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.topic_name import schema_changes_topic
@@ -258,6 +259,8 @@ def _logs(context: CheckContext) -> Iterator[Finding]:
             f"{len(foreign)} records of commit log {log.topic!r} are not the pipeline's, the first {foreign[0]}: they "
             "are left out. Only changefeed is to write to that topic: look at its ACLs."
         )
+    if pipeline.windows and (late := late_settings(context.connections.kafka, log.topic)):
+        yield warn(describe_late(log.topic, late))
     if pipeline.hides_columns:
         try:
             check_bounds(context.connections, context.source.tables)

@@ -21,7 +21,6 @@ from changefeed.kafka.commit_log.records import (
     LogEntry,
     ProgressRecord,
     RenamedRecord,
-    stored_value,
 )
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.kafka.fencing import fence
@@ -227,7 +226,7 @@ def _rename_value(entry: LogEntry, old: str, new: str) -> bytes | None:
     return (
         entry.record.value
         if entry.kind == ProgressRecord.kind
-        else stored_value(_rename_within(entry.plain(), old, new))
+        else entry.stored_again(_rename_within(entry.plain(), old, new))
     )
 
 

@@ -43,8 +43,12 @@ def last_stable_state(connections: PipelineConnections) -> CommitLogState:
 
 def windows(connections: PipelineConnections, limit: int = 20) -> list[Manifest]:
     """Manifests of the last ``limit`` windows, latest first. Raises BrokerUnavailableError."""
-    seals = commit_log_state(connections).seals
-    return [seals[number] for number in sorted(seals, reverse=True)[:limit]]
+    return latest_manifests(commit_log_state(connections), limit)
+
+
+def latest_manifests(state: CommitLogState, limit: int) -> list[Manifest]:
+    """Manifests of the last ``limit`` windows of ``state``, latest first. Raises CheckpointError."""
+    return [state.seals[number] for number in sorted(state.seals, reverse=True)[:limit]]
 
 
 def read_freshness(connections: PipelineConnections) -> Freshness | None:

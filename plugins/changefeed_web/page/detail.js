@@ -5,7 +5,7 @@ import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { runText, seekDialog } from "./dialogs.js";
 import { bytes, duration, el, every, hollow, loading, number, problem, table, toast, when, whenText } from "./dom.js";
-import { activity, overTime, sentence } from "./overview.js";
+import { activity, olderWindows, overTime, sentence } from "./overview.js";
 import { Runs } from "./runs.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
 
@@ -141,7 +141,7 @@ export async function detail(main, alive, name, tab) {
     if (!parts.freshness.contains(document.activeElement)) overTime(parts.freshness, shownWindows, Math.max(280, parts.windows.clientWidth - PADDING), freshness);
   };
 
-  const drawWindows = (windows) => {
+  const drawWindows = ({ windows, merged }) => {
     sealed = windows.length;
     shownWindows = windows;
     drawFreshness();
@@ -160,7 +160,8 @@ export async function detail(main, alive, name, tab) {
           `#${one.window.number}`, one.run ? el("a", { href: airflow(one.run.href), target: "_top", title: one.run.run_id }, when(one.window.frozen_at_ms)) : when(one.window.frozen_at_ms),
           el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
           totalOf(one).toFixed(1), duration(Math.max(0, one.sealed_at_ms - one.window.frozen_at_ms) / 1000), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
-          Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])));
+          Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])),
+        ...(merged.length ? olderWindows(merged) : []));
     };
     redraw = draw;
     draw();
@@ -223,7 +224,7 @@ export async function detail(main, alive, name, tab) {
 
   const drawSnapshots = ({ snapshots, runs }) => {
     snapshotRows = snapshots.reduce((all, one) => all + one.rows - one.left_out, 0);
-    if (sealed === 0) drawWindows([]);
+    if (sealed === 0) drawWindows({ windows: [], merged: [] });
     const last = runs[0];
     const open = snapshots.filter((one) => !one.finished);
     const paused = open.some((one) => one.paused);
@@ -309,7 +310,7 @@ export async function detail(main, alive, name, tab) {
       }
     };
     await Promise.all([
-      quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
+      quietly("windows", parts.windows, drawWindows),
       quietly("activity", parts.activity, (found) => activity(parts.activity, name, found.events)),
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found)),
       !seen.tables || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,

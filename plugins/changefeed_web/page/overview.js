@@ -1,6 +1,7 @@
 // The first parts of a pipeline's overview: one sentence on its state, its last events in one line, and latency and lag over time.
 
-import { el } from "./dom.js";
+import { rowsOf } from "./chart.js";
+import { bytes, el, number, table, when } from "./dom.js";
 import { OVER_TIME, timeChart } from "./timechart.js";
 
 // The time of day, with the date if it is of another day.
@@ -48,6 +49,14 @@ function freshnessSentence(freshness) {
 }
 
 let chosen = Object.keys(OVER_TIME)[0];
+
+// Windows whose manifests are merged: a line for each hour or day in which some were sealed.
+export const olderWindows = (periods) => [
+  el("h3", {}, "Older windows, by hour and day"),
+  table("Older windows", ["From", "#Hours", "#Windows", "Numbers", "Sealed range", "#Rows", "#Dead letters", "#Binlog"], periods.map((one) => [
+    when(one.begins_ms), number(one.hours), number(one.windows), `#${one.first} to #${one.last}`, el("code", {}, `${one.start} → ${one.head}`), number(rowsOf(one)),
+    number(Object.values(one.topics).reduce((all, topic) => all + topic.dead_letters, 0)), bytes(one.size_bytes)])),
+];
 
 // How soon changes were in Kafka: in a sentence, and latency and lag of the sealed windows on an axis of time.
 export function overTime(place, windows, width, freshness) {

@@ -14,10 +14,11 @@ from confluent_kafka import Producer
 from integration.kafka_pipeline import Pipeline, batches_of
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
+from changefeed.errors import BrokerUnavailableError, CheckpointError, FencedError, TopicError
 from changefeed.kafka.commit_log import owned_log
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
+from changefeed.kafka.commit_log.periods import latest_periods
 from changefeed.kafka.commit_log.records import AttemptRecord, ProgressRecord, SealRecord
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
@@ -112,6 +113,23 @@ def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline, owne
     assert state.seals[12] == manifest(12)
 
 
+def test_writer_that_lost_the_lease_merges_no_seals(pipeline: Pipeline, owned: OwnedLog) -> None:
+    for window in range(1, 7):
+        owned.seal(manifest(window), pipeline.log.read(), keep=5)
+    known = pipeline.log.read()
+    assert [sums.last for sums in latest_periods(known, 10)] == [1]
+    writer = FencedWriter(pipeline.connection, pipeline.name, [pipeline.log_topic], 10)
+    writer.take_over()
+    with pytest.raises(FencedError):
+        owned.seal(manifest(7), known, keep=3)
+    assert pipeline.log.read() == known
+    replace(owned, writer=writer).seal(manifest(7), known, keep=4)
+    writer.close()
+    state = pipeline.log.read()
+    assert list(state.seals) == [4, 5, 6, 7]
+    assert sum(sums.windows for sums in latest_periods(state, 10)) == 3
+
+
 def wide(window: int, pipeline: str, tables: int) -> Manifest:
     """A manifest of tables whose names are as long as Kafka allows, and do not compress well."""
     letters = random.Random(window)
@@ -158,7 +176,7 @@ def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline, o
 def test_seals_are_bounded_by_bytes_and_those_of_a_run_stay(
     pipeline: Pipeline, owned: OwnedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned_log, "KEPT_SEAL_BYTES", 100_000)
+    monkeypatch.setattr(owned_log, "KEPT_SEAL_BYTES", 90_000)
     for window in range(1, 6):
         owned.seal(wide(window, pipeline.name, 100), pipeline.log.read())
     assert list(pipeline.log.read().seals) == [4, 5]

@@ -3,6 +3,6 @@
 An import of the package registers all kinds. So no process mistakes a known kind for a kind of a newer version.
 """
 
-from changefeed.kafka.commit_log import read_tables, records, snapshots
+from changefeed.kafka.commit_log import periods, read_tables, records, snapshots
 
-__all__ = ["read_tables", "records", "snapshots"]
+__all__ = ["periods", "read_tables", "records", "snapshots"]

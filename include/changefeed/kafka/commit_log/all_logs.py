@@ -30,7 +30,8 @@ def read_commit_logs(connection: KafkaConnection, *, but: str) -> dict[str, Comm
         try:
             own = tuple(entry for entry in latest_entries(records.get(topic, ())) if entry.identity == names[topic])
             for entry in own:
-                entry.read()  # unreadable records of another pipeline do not stop this one
+                if not entry.is_note:
+                    entry.read()  # unreadable records of another pipeline do not stop this one
         except CheckpointError as error:
             _log.warning("%s", error)
         else:

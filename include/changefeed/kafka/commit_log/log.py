@@ -101,21 +101,25 @@ class CommitLogState:
         """Records of kinds that only a newer version of changefeed knows. They are not changed."""
         return tuple(entry for entry in self.entries if entry.kind not in KINDS)
 
+    def entries_of(self, kind: type[LogRecord]) -> list[LogEntry]:
+        """The entries of one kind, in the order of the log."""
+        return self._by_kind.get(kind.kind, [])
+
     def of(self, kind: type[Kind]) -> list[Kind]:
         """All records of one kind; unreadable notes are left out, because nothing depends on them."""
-        entries = self._by_kind.get(kind.kind, ())
+        entries = self.entries_of(kind)
         records = (entry.read_note() if issubclass(kind, Note) else entry.read() for entry in entries)
         return [record for record in records if isinstance(record, kind)]
 
     def _by_number(self, kind: type[LogRecord], value_of: Callable[[Any], Value]) -> LatestRecords[int, Value]:
         """Records whose key ends in a window's number, by number in rising order."""
-        entries = {entry.number: entry for entry in self._by_kind.get(kind.kind, ())}
+        entries = {entry.number: entry for entry in self.entries_of(kind)}
         return LatestRecords(dict(sorted(entries.items())), value_of)
 
     @cached_property
     def progress(self) -> LatestRecords[TopicPartition, Progress]:
         """The progress of each topic-partition."""
-        entries = {entry.topic_partition: entry for entry in self._by_kind.get(ProgressRecord.kind, ())}
+        entries = {entry.topic_partition: entry for entry in self.entries_of(ProgressRecord)}
         return LatestRecords(entries, lambda record: record.progress)
 
     @cached_property

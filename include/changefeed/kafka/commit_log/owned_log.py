@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from changefeed.errors import BadRecordError, TopicError
 from changefeed.kafka.commit_log.log import EMPTY_STATE, CommitLog, CommitLogState
+from changefeed.kafka.commit_log.periods import merge_seals
 from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
@@ -68,31 +69,28 @@ class OwnedLog(CommitLog):
         uncommitted: int = 1,
         complete: CompleteTablesRecord | None = None,
     ) -> None:
-        """Write the manifest of a window, and forget the oldest seals of ``state``, which `read` returned.
+        """Write the manifest of a window, and merge the oldest seals of ``state``, which `read` returned, by hour.
 
         ``complete`` is the record of complete tables after the window; without it an earlier one is forgotten.
 
-        The last ``keep`` seals stay, or fewer if they exceed KEPT_SEAL_BYTES. The last ``uncommitted`` seals always
-        stay, because the windows of a run are committed after its last one is sealed.
+        The last ``keep`` seals stay, or fewer if they exceed KEPT_SEAL_BYTES; the others are merged once they are a
+        tenth more. The last ``uncommitted`` seals always stay, because the windows of a run are committed after its
+        last one is sealed.
 
         If the state store was restored from an older backup, the log has seals with higher numbers. They are forgotten
-        too, so that the highest seal is the position of the pipeline.
+        and not merged, so that the highest seal is the position of the pipeline.
         """
         window = manifest.window.number
         seal = SealRecord(manifest)
         value = seal.value()
-        kept, size_bytes = 1, len(value)
-        old = [number for number in state.seals if number > window]
-        for number in sorted((number for number in state.seals if number < window), reverse=True):
-            size_bytes += state.seals.stored_bytes(number)
-            if kept < uncommitted or (kept < keep and size_bytes <= KEPT_SEAL_BYTES):
-                kept += 1
-            else:
-                old.append(number)
+        old = _seals_to_merge(state, window, len(value), keep=keep, uncommitted=uncommitted)
+        gone = {*old, *(number for number in state.seals if number > window)}
         records: dict[bytes, bytes | None] = {seal.key(self.identity): value}
-        records |= {SealRecord.key_of(self.identity, number): None for number in old}
-        records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
-        ended = {window, *old, *(number for number in state.orders if number < window)}
+        records |= merge_seals(state, old, self.identity)
+        records |= {SealRecord.key_of(self.identity, number): None for number in sorted(gone)}
+        begun = {window, *(number for number in state.begun if number in gone)}
+        records |= {BegunRecord.key_of(self.identity, number): None for number in sorted(begun)}
+        ended = {window, *(number for number in state.orders if number < window or number in gone)}
         records |= {OrderRecord.key_of(self.identity, number): None for number in sorted(ended)}
         records |= {each.key(self.identity): None for each in state.of(CompleteTablesRecord)}
         records |= {complete.key(self.identity): complete.value()} if complete else {}
@@ -144,3 +142,22 @@ class OwnedLog(CommitLog):
                 f"fewer. Set max.message.bytes of {self.topic!r} to {2 * largest_bytes} or more, with "
                 "kafka-configs.sh, and run again: what is published already is not published twice."
             ) from error
+
+
+def _seals_to_merge(state: CommitLogState, window: int, size_bytes: int, *, keep: int, uncommitted: int) -> list[int]:
+    """The numbers of the seals of ``state`` that are not kept beside the seal of ``window``, which has ``size_bytes``.
+
+    None of them until the limits are exceeded by a tenth, so that few seals write the record of their hour again.
+    """
+    keep = max(keep, uncommitted)
+    sizes = {number: state.seals.stored_bytes(number) for number in state.seals if number < window}
+    if len(sizes) < keep + keep // 10 and size_bytes + sum(sizes.values()) <= KEPT_SEAL_BYTES * 11 // 10:
+        return []
+    kept, merged = 1, []
+    for number in sorted(sizes, reverse=True):
+        size_bytes += sizes[number]
+        if kept < keep and (size_bytes <= KEPT_SEAL_BYTES or kept < uncommitted):
+            kept += 1
+        else:
+            merged.append(number)
+    return merged

@@ -34,6 +34,9 @@ PLAIN_BYTES = 32 << 10
 """Size in bytes above which a value is compressed. A seal of 5,000 tables is 7 MB of JSON, and every reader of the log
 reads it."""
 
+_COMPRESSED = b"x"
+"""The first byte of a zlib frame; JSON never begins with it."""
+
 KINDS: dict[str, type[LogRecord]] = {}
 """The class of each kind, by its name in keys."""
 
@@ -484,6 +487,12 @@ class LogEntry:
         return not is_of_pipeline or (kind is not None and issubclass(kind, Note | ClaimRecord))
 
     @property
+    def is_note(self) -> bool:
+        """Whether nothing depends on its kind."""
+        kind = KINDS.get(self.kind)
+        return kind is not None and issubclass(kind, Note)
+
+    @property
     def is_tombstone(self) -> bool:
         """Whether it forgets an earlier record with its key."""
         return self.record.value is None
@@ -491,6 +500,11 @@ class LogEntry:
     def plain(self) -> Any:
         """The parsed JSON of the value, of any kind; None for a tombstone. Raises ValueError, zlib.error."""
         return None if self.record.value is None else orjson.loads(_plain(self.record.value))
+
+    def stored_again(self, value: Any) -> bytes:
+        """The stored bytes of ``value`` in place of `plain`, compressed if the record is."""
+        is_compressed = (self.record.value or b"").startswith(_COMPRESSED)
+        return compressed_value(value) if is_compressed else stored_value(value)
 
     def read(self) -> LogRecord | None:
         """The record as an object of its kind; None for a tombstone, and for a kind that this version does not know.
@@ -599,6 +613,12 @@ def stored_value(value: Any) -> bytes:
     return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
+def compressed_value(value: Any) -> bytes:
+    """As `stored_value`, but compressed at any length."""
+    stored = stored_value(value)
+    return stored if stored.startswith(_COMPRESSED) else zlib.compress(stored)
+
+
 def _plain(value: bytes) -> bytes:
-    """The JSON text of a stored value. A zlib frame begins with an x, and JSON never does."""
-    return inflate(value, MOST_OF_A_LOG) if value.startswith(b"x") else value
+    """The JSON text of a stored value."""
+    return inflate(value, MOST_OF_A_LOG) if value.startswith(_COMPRESSED) else value
