@@ -37,9 +37,10 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
     Returns None, which skips the other tasks, if nothing is new. A large backlog becomes several windows, within the
     bounds of the run's params. With the pipeline's setting `windows` it freezes none and skips nothing, because the job
-    freezes its windows itself.
+    freezes its windows itself; but a run that ends at a position takes over from a continuous one.
     """
     from changefeed.ingest.cut import cut
+    from changefeed.ingest.handover import Handover
     from changefeed.operations.lag import retention_or_none
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan
@@ -49,6 +50,9 @@ def plan_window(name: str) -> dict[str, Any] | None:
     connections = task_connections(pipeline)
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
     planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
+    if pipeline.windows is not None and bounds.stops_at_a_position:
+        fail_fast(Handover(connections).take_over)  # else a continuous run would publish what is frozen here
+        planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
     backlog = planned.window
     retention = retention_or_none(connections, planned.start)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)

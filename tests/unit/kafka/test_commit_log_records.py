@@ -18,6 +18,7 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     ClaimRecord,
+    ContinuousRecord,
     FirstRecord,
     Foreign,
     LogEntry,
@@ -118,6 +119,7 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         SeekLogRecord(SEEK),
     ),
     (b'["shop","attempt"]', b'{"attempt":"aaaaaaaa","tasks":4}', AttemptRecord("aaaaaaaa", 4)),
+    (b'["shop","continuous"]', b'{"run":"aaaa"}', ContinuousRecord("aaaa")),
     (b'["shop","renamed"]', b'"store"', RenamedRecord("store")),
     (
         b'["shop", "lease", "aaaa"]',

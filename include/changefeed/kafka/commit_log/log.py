@@ -16,6 +16,7 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     ClaimRecord,
+    ContinuousRecord,
     Foreign,
     LatestEntries,
     LogEntry,
@@ -148,9 +149,15 @@ class CommitLogState:
         return next((record.attempt for record in self.of(AttemptRecord)), "")
 
     @property
+    def continuous_run(self) -> str:
+        """The continuous run that took over last; '' before the first one."""
+        return next((record.run for record in self.of(ContinuousRecord)), "")
+
+    @property
     def is_blank(self) -> bool:
         """Whether the log has no records of published windows, but at most records of begun runs."""
-        return all(entry.kind in (ClaimRecord.kind, AttemptRecord.kind) for entry in self.entries)
+        of_runs = (ClaimRecord.kind, AttemptRecord.kind, ContinuousRecord.kind)
+        return all(entry.kind in of_runs for entry in self.entries)
 
     @property
     def latest_number(self) -> int:

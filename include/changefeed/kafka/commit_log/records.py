@@ -333,6 +333,24 @@ class AttemptRecord(LogRecord, kind="attempt"):
 
 
 @dataclass(frozen=True)
+class ContinuousRecord(Note, kind="continuous"):
+    """The continuous run that took over last; see `ingest.handover`."""
+
+    run: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return {"run": self.run}
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(value["run"]))
+
+
+@dataclass(frozen=True)
 class RenamedRecord(LogRecord, kind="renamed"):
     """The pipeline was renamed to ``to``. Nothing is published under the old name any more.
 
