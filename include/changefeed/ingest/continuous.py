@@ -24,7 +24,7 @@ from changefeed.errors import (
 )
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
-from changefeed.ingest.handover import HandedOverError, Handover
+from changefeed.ingest.handover import ALONE, HandedOverError, NoHandover
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.log_memory import remember_logs
 from changefeed.model.checkpoint import Checkpoint
@@ -130,7 +130,7 @@ def ingest_continuously(
     checkpoint: Checkpoint,
     max_seconds: int | None = None,
     *,
-    handover: Handover | None = None,
+    handover: NoHandover = ALONE,
 ) -> Iterator[Manifest]:
     """Publish and seal windows, and yield each manifest, until the pipeline's `windows.run_for` or ``max_seconds`` are
     over. Windows that are sealed after ``checkpoint`` already are not published again.
@@ -148,14 +148,14 @@ def ingest_continuously(
         return
     remember_logs()
     run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
-    pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds if handover else 0.0)
+    pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
     store, is_behind = HeldCheckpointStore(checkpoint), True
     while pace.begin():
         try:
             if is_behind:  # windows are sealed after it, perhaps in files that are purged: a plan would read them
                 commit_sealed(connections, store)
             is_behind = True
-            if handover is not None and not handover.has_taken_over:
+            if not handover.has_taken_over:
                 _take_over(spark, connections, store, handover)
             head = yield from _publish_new(spark, connections, store, pace, handover)
             is_behind = False
@@ -165,7 +165,7 @@ def ingest_continuously(
         except HandedOverError:
             break
         except RetryableError as error:
-            if handover is not None and handover.is_over():
+            if handover.is_over():
                 break
             if isinstance(error, SourceUnavailableError):
                 connections.forget_source()
@@ -176,7 +176,7 @@ def ingest_continuously(
 
 
 def _take_over(
-    spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, handover: Handover
+    spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, handover: NoHandover
 ) -> None:
     """Take over from an older run, which goes on until this one can publish at once: with workers that have started,
     and the logs in memory."""
@@ -186,11 +186,10 @@ def _take_over(
     handover.take_over()
 
 
-def _plan(connections: PipelineConnections, store: HeldCheckpointStore, handover: Handover | None) -> Plan:
+def _plan(connections: PipelineConnections, store: HeldCheckpointStore, handover: NoHandover) -> Plan:
     """The next plan, after all sealed windows. Raises HandedOverError if another run has taken over."""
     planned = plan(connections, store)
-    if handover is not None:
-        handover.check(planned.continuous_run)
+    handover.check(planned)
     return planned
 
 
@@ -199,7 +198,7 @@ def _publish_new(
     connections: PipelineConnections,
     store: HeldCheckpointStore,
     pace: Pace,
-    handover: Handover | None,
+    handover: NoHandover,
 ) -> Generator[Manifest, None, BinlogCoordinates | None]:
     """Publish what is new, and return None; if nothing is new, return the source's head."""
     try:
@@ -211,7 +210,7 @@ def _publish_new(
             return planned.window.head
         expected = planned.expected
         for window in cut(connections, planned, RunBounds()).windows:
-            manifest = _ingest(spark, connections, window)
+            manifest = _ingest(spark, connections, window, handover)
             after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
             store.advance(expected, after)
             expected = after
@@ -223,10 +222,11 @@ def _publish_new(
     return None
 
 
-def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window) -> Manifest:
-    """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan."""
+def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window, handover: NoHandover) -> Manifest:
+    """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan, HandedOverError if
+    another run has taken over."""
     try:
-        return ingest(spark, connections, window)
+        return ingest(spark, connections, window, check=handover.check)
     except BinlogGoneError as error:
         with connections.session() as session:
             if source.server_uuid(session) == window.server_uuid:

@@ -16,7 +16,6 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     ClaimRecord,
-    ContinuousRecord,
     Foreign,
     LatestEntries,
     LogEntry,
@@ -26,6 +25,7 @@ from changefeed.kafka.commit_log.records import (
     ProgressRecord,
     SealRecord,
     SeekLogRecord,
+    TakeoverRecord,
     latest_entries,
     latest_records,
 )
@@ -149,14 +149,14 @@ class CommitLogState:
         return next((record.attempt for record in self.of(AttemptRecord)), "")
 
     @property
-    def continuous_run(self) -> str:
-        """The continuous run that took over last; '' before the first one."""
-        return next((record.run for record in self.of(ContinuousRecord)), "")
+    def last_takeover(self) -> int:
+        """The number of the continuous run that took over last; -1 before the first one."""
+        return next((record.number for record in self.of(TakeoverRecord)), -1)
 
     @property
     def is_blank(self) -> bool:
         """Whether the log has no records of published windows, but at most records of begun runs."""
-        of_runs = (ClaimRecord.kind, AttemptRecord.kind, ContinuousRecord.kind)
+        of_runs = (ClaimRecord.kind, AttemptRecord.kind, TakeoverRecord.kind)
         return all(entry.kind in of_runs for entry in self.entries)
 
     @property

@@ -333,21 +333,21 @@ class AttemptRecord(LogRecord, kind="attempt"):
 
 
 @dataclass(frozen=True)
-class ContinuousRecord(Note, kind="continuous"):
-    """The continuous run that took over last; see `ingest.handover`."""
+class TakeoverRecord(Note, kind="takeover"):
+    """The continuous run that took over last, by the number of its lease; see `ingest.handover`."""
 
-    run: str
+    number: int
 
     @property
     def parts(self) -> tuple[str | int, ...]:
         return ()
 
     def to_json(self) -> Any:
-        return {"run": self.run}
+        return {"number": self.number}
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(str(value["run"]))
+        return cls(int(value["number"]))
 
 
 @dataclass(frozen=True)
