@@ -14,10 +14,6 @@ from changefeed.errors import (
     SparkFailedError,
 )
 from changefeed.ingest.continuous import LAST_PLAN_SECONDS, MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, PLAN_SECONDS, Pace
-from changefeed.ingest.handover import MOST_WAIT_SECONDS, Handover
-from changefeed.model.connection import from_environment
-from changefeed.pipeline.connections import PipelineConnections
-from changefeed.settings.file import parse_pipeline
 
 ERROR = SourceUnavailableError("the server is away")
 
@@ -112,17 +108,3 @@ def test_a_run_waits_for_the_next_one_after_its_time_and_looks_for_it_often(cloc
     assert (pace.idle_seconds, pace.begin()) == (LAST_PLAN_SECONDS, True)
     clock.now += 80
     assert not pace.begin(), "no other run has taken over"
-
-
-@pytest.mark.parametrize(("schedule", "seconds"), [("'@continuous'", MOST_WAIT_SECONDS), ("null", 0), ("'@once'", 0)])
-def test_a_run_waits_for_a_next_one_only_if_the_schedule_has_one(schedule: str, seconds: float) -> None:
-    text = f"""\
-name: shop
-source: {{connection: mysql_shop}}
-kafka: {{connection: kafka_shop}}
-tables: {{include: [shop.*]}}
-schedule: {schedule}
-windows: {{}}
-"""
-    connections = PipelineConnections(parse_pipeline(text, "shop.yaml"), from_environment)
-    assert Handover(connections).wait_seconds == seconds
