@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -384,4 +385,22 @@ def test_a_run_that_slept_while_another_took_over_ends_with_success(handing_over
     check_ended_by_handover(asleep)
     wait(lambda: has_rows(feed), newer)
     newer.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.extended
+def test_a_run_that_ends_at_a_position_succeeds_if_a_continuous_one_has_published(handing_over: Feed) -> None:
+    feed = handing_over
+    feed.write(3)
+    older = feed.begin()
+    wait(lambda: has_rows(feed), older)
+    os.kill(older.process.pid, signal.SIGSTOP)  # it publishes nothing while the other run is planned
+    feed.write(5)
+    planned = json.loads(feed.command("plan", feed.name, "--json").stdout)["window"]
+    os.kill(older.process.pid, signal.SIGCONT)
+    wait(lambda: has_rows(feed), older)
+    bounded = feed.begin(windows=[planned])
+    assert bounded.result() == 0, bounded.text()
+    assert "publishes the rest" in bounded.text()
+    older.kill()
     run_bounded(feed)

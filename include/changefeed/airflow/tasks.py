@@ -88,10 +88,11 @@ def commit_window(name: str, planned: dict[str, Any], committed: dict[str, Any] 
     """
     pipeline = load_pipeline(name)
     run = fail_fast(lambda: read_planned_run(name, planned))
-    if run.is_continuous:
+    if not run.is_continuous:
+        skip_after_seek(name, planned)
+    if pipeline.windows is not None or run.is_continuous:  # a continuous run may have taken over
         rest = fail_fast(lambda: commit_rest(pipeline))
         return committed or {"rows": sum_rows(rest), "records": records_by_topic(rest)}
-    skip_after_seek(name, planned)
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
     manifests = fail_fast(lambda: commit_and_report(pipeline, connections, run, store))
     for line in window_lines(manifests):
