@@ -42,6 +42,7 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
     pipeline = load_pipeline(arguments.pipeline)
     with session(pipeline, "changefeed.ingest.continuous", is_submitted=True) as spark:
         from changefeed.ingest.continuous import ingest_continuously
+        from changefeed.ingest.handover import ALONE, Handover
         from changefeed.ingest.run import ingest_windows
         from changefeed.pipeline.connections import PipelineConnections  # Spark's start has loaded them meanwhile
 
@@ -50,7 +51,9 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
         if windows:
             sealed = ingest_windows(spark, connections, windows, seconds, claim_timeout_seconds=timeout)
         else:
-            sealed = ingest_continuously(spark, connections, Checkpoint.from_text(plan["expected"]), seconds)
+            handover = ALONE if seconds else Handover(connections)
+            expected = Checkpoint.from_text(plan["expected"])
+            sealed = ingest_continuously(spark, connections, expected, seconds, handover=handover)
         for manifest in sealed:
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "

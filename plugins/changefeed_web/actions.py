@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.connections import server_connections
-from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.airflow.ingest_dag import ingest_dag_id, max_active_runs
 from changefeed.airflow.seek_dag import seek_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.unpark_dag import unpark_dag_id
@@ -90,15 +90,15 @@ def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str,
     """Start a run of the ingest DAG, with optional bounds.
 
     If ``held`` is true, the pipeline is paused, and the run starts when it is resumed. If ``queued`` is true, the run
-    starts when the run under way has ended.
+    starts when the run under way has ended. A run of a pipeline with the setting `windows` takes over from it instead.
     """
     _require_run_permission(name, user)
-    pipeline_of(name)
+    pipeline = pipeline_of(name)
     dag_id = ingest_dag_id(name)
     started = _trigger_run(user, "run", name, dag_id, (body or RunBounds()).model_dump(exclude_none=True))
     dag = dag_state(dag_id)
     others = [run_id for run_id in dag["running"] if run_id not in (*dag["held"], started["run_id"])]
-    return {**started, "held": bool(dag["paused"]), "queued": bool(others)}
+    return {**started, "held": bool(dag["paused"]), "queued": len(others) >= max_active_runs(pipeline)}
 
 
 RunId = Annotated[str, Path(description="Id of a run of the ingest DAG.")]

@@ -180,7 +180,8 @@ def _outcome(tasks: dict[str, tuple[str, int]], *, has_failed: bool) -> str:
 
 
 def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:
-    """For each moment (Unix milliseconds), the run of the DAG that was under way; None if there was none."""
+    """For each moment (Unix milliseconds), the run of the DAG that was under way; None if there was none. Of two
+    continuous runs it is the older one, which publishes until the newer one takes over."""
     if not moments_ms:
         return []
     moments = [datetime.fromtimestamp(moment / 1000, UTC) for moment in moments_ms]
@@ -189,7 +190,7 @@ def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | Non
             select(DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date)
             .where(DagRun.dag_id == dag_id, DagRun.start_date <= max(moments))
             .where(or_(DagRun.end_date.is_(None), DagRun.end_date >= min(moments)))
-            .order_by(DagRun.start_date.desc())
+            .order_by(DagRun.start_date)
         ).all()
 
     def run_at(moment: datetime) -> dict[str, Any] | None:

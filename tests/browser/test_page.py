@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -927,6 +928,30 @@ def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
     assert site.run(dag)[""] == "success"
     assert len(committed(site.kafka.bootstrap, "page.large")) == 6
     site.mysql.execute("DROP TABLE page.large")
+    check_pause_of_a_continuous_run(page, file)
+
+
+def check_pause_of_a_continuous_run(page: Page, file: Path) -> None:
+    """Pause offers to cancel the run under way too, which would publish until its time is over."""
+    dag, text = "changefeed_ingest__page", file.read_text()
+    file.write_text(text.replace("followers: [{connection: page_copy}]\n", "windows: {run_for: 10m}\n"))
+    try:
+        run_id = page.site.trigger(dag)
+        page.open("pipelines/page/runs")
+        page.find("article.run .badge", "is at task")
+        page.click(".actions button", "Pause")
+        page.find("dialog p", "publishes on until its time, 10m, is over")
+        page.shot("pause")
+        assert page.faults() == []
+        page.find("dialog input[name=cancel]").click()
+        page.click("dialog button.primary", "Pause")
+        page.find("#toasts", f"Run {run_id} cancelled")
+        page.find(".actions button", "Resume")
+        wait_until(lambda: not page.browser.find_elements(By.CSS_SELECTOR, "article.run"), "no run is under way", WAIT)
+    finally:
+        file.write_text(text)
+    page.click(".actions button", "Resume")
+    page.find(".actions button", "Pause")
 
 
 @pytest.mark.extended

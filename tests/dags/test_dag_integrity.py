@@ -69,6 +69,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transforms = "transforms: [{tables: a.b, function: mask_cards, arguments: {column: card}}]\n"
     (folder / "full.yaml").write_text(FULL.format(name="full") + transforms)
     (folder / "function.yaml").write_text(GOOD.format(name="function") + transforms.replace("column", "columm"))
+    (folder / "fast.yaml").write_text(GOOD.format(name="fast") + "schedule: '@continuous'\nwindows: {run_for: 15m}\n")
     (folder / "unknown.yaml").write_text(GOOD.format(name="unknown") + "topcs: {}\n")
     (folder / "mistyped.yaml").write_text(GOOD.format(name="mistyped") + "retries: many\n")
     (folder / "schedule.yaml").write_text(GOOD.format(name="schedule") + "schedule: every day\n")
@@ -132,6 +133,13 @@ def test_ingest_dag_has_one_active_run_and_no_catchup(mixed: dict[str, Any]) -> 
         assert (dag["max_active_runs"], dag["catchup"]) == (1, False)
 
 
+def test_continuous_runs_begin_when_the_time_of_the_last_one_is_over(mixed: dict[str, Any]) -> None:
+    dag = mixed["dags"]["changefeed_ingest__fast"]
+    assert (dag["max_active_runs"], dag["catchup"]) == (2, False), "the next run takes over from the last one"
+    timetable = json.loads(dag["serialized"])["dag"]["timetable"]
+    assert (timetable["__type"].rpartition(".")[2], timetable["__var"]["delta"]) == ("DeltaTriggerTimetable", 900.0)
+
+
 def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]) -> None:
     full, one = (mixed["dags"][f"changefeed_ingest__{name}"] for name in ("full", "one"))
     assert full["schedule"] == "17 3 * * *"
@@ -144,7 +152,7 @@ def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]
 
 def test_invalid_pipelines_and_copies_do_not_affect_the_others(mixed: dict[str, Any]) -> None:
     ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
-    assert ingest_dags == {f"changefeed_ingest__{name}" for name in ("one", "full", "twin", "followed")}
+    assert ingest_dags == {f"changefeed_ingest__{name}" for name in ("one", "full", "twin", "followed", "fast")}
 
 
 def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, Any]) -> None:

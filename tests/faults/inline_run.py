@@ -33,6 +33,7 @@ from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
 from changefeed.ingest.continuous import ingest_continuously
 from changefeed.ingest.cut import cut
+from changefeed.ingest.handover import ALONE, Handover
 from changefeed.ingest.run import ingest_windows, run_windows
 from changefeed.model import fault_point
 from changefeed.model.connection import from_environment
@@ -89,8 +90,9 @@ def run(name: str, windows: list[dict[str, Any]] | None) -> int:
             return 0
         planned = plan(connections, store)
         if pipeline.windows is not None:
+            handover = Handover(connections) if "CHANGEFEED_HANDOVER" in os.environ else ALONE
             with CheckpointMover(connections, store, every_seconds=1):
-                for manifest in ingest_continuously(InlineSpark(), connections, planned.expected):
+                for manifest in ingest_continuously(InlineSpark(), connections, planned.expected, handover=handover):
                     print(f"sealed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
             return 0
         if planned.is_empty:

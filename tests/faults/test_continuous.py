@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -387,3 +388,127 @@ def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pai
         run.kill()
     publish_rest(feed)
     feed.check(one_server=False)
+
+
+@pytest.fixture
+def handing_over(continuous: Feed) -> Feed:
+    """A feed whose runs hand over to the next one, as those of Airflow do."""
+    continuous.environment["CHANGEFEED_HANDOVER"] = "1"  # `inline_run` reads it
+    run_for(continuous, "10m")
+    return continuous
+
+
+def write_until(feed: Feed, until: Callable[[], bool], run: Run) -> None:
+    """Write further windows until the condition is true; ``run`` must go on."""
+
+    def is_over() -> bool:
+        feed.write(1)
+        return until()
+
+    wait(is_over, run)
+
+
+def check_ended_by_handover(run: Run) -> None:
+    assert run.result() == 0, run.text()
+    assert "has taken over" in run.text()
+
+
+@on_stock_servers_first
+def test_the_next_run_takes_over_from_one_that_publishes(handing_over: Feed) -> None:
+    """No window is lost, left out or published twice, and the older run ends with success, before its time."""
+    feed = handing_over
+    older = feed.begin()
+    write_until(feed, lambda: len(sealed(older)) > 3, older)
+    newer = feed.begin()
+    write_until(feed, lambda: len(sealed(newer)) > 3, newer)
+    check_ended_by_handover(older)
+    wait(lambda: has_rows(feed), newer)
+    newer.kill()
+    assert sealed(newer)[0] in (sealed(older)[-1], sealed(older)[-1] + 1)
+    assert sealed(newer)[1] > sealed(older)[-1], "the older run sealed at most the window that it had begun"
+    run_bounded(feed)
+
+
+@pytest.mark.long
+@pytest.mark.extended
+def test_an_idle_run_ends_when_the_next_one_has_taken_over(handing_over: Feed) -> None:
+    feed = handing_over
+    run_for(feed, "10s")
+    feed.write(1)
+    older = feed.begin()
+    wait(lambda: has_rows(feed), older)
+    newer = feed.begin()
+    check_ended_by_handover(older)
+    feed.write(1)
+    wait(lambda: has_rows(feed), newer)
+    newer.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.long
+@pytest.mark.extended
+def test_a_run_that_is_killed_before_it_takes_over_does_not_end_the_older_one(handing_over: Feed) -> None:
+    feed = handing_over
+    older = feed.begin()
+    write_until(feed, lambda: len(sealed(older)) > 1, older)
+    newer = feed.begin("before_log_write")
+    write_until_held(feed, newer)
+    newer.kill()
+    feed.write(3)
+    wait(lambda: has_rows(feed), older)
+    older.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("stage", ["in_open_transaction", "before_seal", "after_seal"])
+def test_a_run_that_is_killed_in_its_first_window_loses_nothing(handing_over: Feed, stage: str) -> None:
+    feed = handing_over
+    older = feed.begin()
+    write_until(feed, lambda: len(sealed(older)) > 1, older)
+    newer = feed.begin(stage)
+    write_until(feed, newer.file.exists, newer)
+    newer.kill()
+    feed.write(3)
+    check_ended_by_handover(older)
+    third = feed.begin()
+    wait(lambda: has_rows(feed), third)
+    third.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.extended
+def test_a_run_that_slept_while_another_took_over_ends_with_success(handing_over: Feed) -> None:
+    feed = handing_over
+    feed.write(3)
+    asleep = feed.begin("before_log_write:6")
+    write_until_held(feed, asleep)
+    os.kill(asleep.process.pid, signal.SIGSTOP)
+    newer = feed.begin()
+    feed.write(3)
+    wait(lambda: has_rows(feed), newer)
+    asleep.go_on()
+    os.kill(asleep.process.pid, signal.SIGCONT)
+    write_until(feed, lambda: asleep.process.poll() is not None, newer)
+    check_ended_by_handover(asleep)
+    wait(lambda: has_rows(feed), newer)
+    newer.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.extended
+def test_a_run_that_ends_at_a_position_succeeds_if_a_continuous_one_has_published(handing_over: Feed) -> None:
+    feed = handing_over
+    feed.write(3)
+    older = feed.begin()
+    wait(lambda: has_rows(feed), older)
+    os.kill(older.process.pid, signal.SIGSTOP)  # it publishes nothing while the other run is planned
+    feed.write(5)
+    planned = json.loads(feed.command("plan", feed.name, "--json").stdout)["window"]
+    os.kill(older.process.pid, signal.SIGCONT)
+    wait(lambda: has_rows(feed), older)
+    bounded = feed.begin(windows=[planned])
+    assert bounded.result() == 0, bounded.text()
+    assert "publishes the rest" in bounded.text()
+    older.kill()
+    run_bounded(feed)

@@ -103,6 +103,8 @@ def test_applications_of_one_plan_have_the_same_tag(operator: IngestOperator) ->
     operator.pipeline_name = "other"
     assert tags[0] == tags[1]
     assert len({*tags, operator._tag}) == 3
+    operator._plan, operator._run_id = {"windows": [2]}, "run"
+    assert operator._tag not in tags, "a continuous run does not wait for the application of the run before it"
     assert all(len(tag) <= 100 and tag == tag.lower() for tag in tags), "YARN's limits"
 
 

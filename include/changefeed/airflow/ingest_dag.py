@@ -7,7 +7,7 @@ from typing import Any
 
 import pendulum
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, BaseOperator, get_parsing_context, task
+from airflow.sdk import DAG, BaseOperator, DeltaTriggerTimetable, get_parsing_context, task
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
@@ -63,10 +63,10 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
         dag_id=ingest_dag_id(pipeline.name),
         dag_display_name=display_name(pipeline, "ingest"),
         description=f"Publish row changes of {pipeline.source.connection} to {pipeline.kafka.connection}",
-        schedule=pipeline.schedule,
+        schedule=_schedule(pipeline),
         start_date=SCHEDULE_START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=max_active_runs(pipeline),
         default_args=task_settings(pipeline),
         deadline=_deadline(pipeline),
         tags=dag_tags(pipeline, "ingest"),
@@ -86,6 +86,19 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
         plan >> ingest >> commit
     dag.params.update(ingest_params())  # last: tasks that are created later copy the params
     return dag
+
+
+def max_active_runs(pipeline: Pipeline) -> int:
+    """How many runs of the ingest DAG are active at most: a continuous run takes over from the one before it."""
+    return 1 if pipeline.windows is None else 2
+
+
+def _schedule(pipeline: Pipeline) -> str | DeltaTriggerTimetable | None:
+    """The DAG's schedule. Airflow's own `@continuous` has one active run at a time, which cannot hand over to the next
+    one; so with `windows` the next run begins when the time of the last one is over."""
+    if pipeline.windows is None or pipeline.schedule != "@continuous":
+        return pipeline.schedule
+    return DeltaTriggerTimetable(timedelta(seconds=pipeline.windows.run_seconds))
 
 
 def _commit_arguments(pipeline: Pipeline, plan: Any, ingest: BaseOperator) -> list[Any]:

@@ -74,6 +74,8 @@ class JobOperator(SparkSubmitOperator):
         self.pipeline_name = pipeline
         self._conf = JOB_CONF
         self._plan: Any = None
+        self._run_id = ""
+        """The run of the DAG, if another run with the same plan has a job of its own; else ''."""
         self._result: JobResult = {}
         """What the job has done, as far as it says so. An attempt that failed may have done a part."""
         self._job_file = self._result_file = Path()
@@ -113,7 +115,10 @@ class JobOperator(SparkSubmitOperator):
     @property
     def _tag(self) -> str:
         """The same for all attempts of a task with the same plan, and only for these."""
-        identity = json.dumps([self.pipeline_name, Path(self.application).name, self._plan], sort_keys=True)
+        identity = json.dumps(
+            [self.pipeline_name, Path(self.application).name, self._plan, *filter(None, [self._run_id])],
+            sort_keys=True,
+        )
         return f"changefeed-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
     def execute(self, context: Context) -> Any:
@@ -274,6 +279,7 @@ class IngestOperator(JobOperator):
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         since = Checkpoint.from_text(expected).window
+        self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
         keep_clients()
         report = partial(report_committed, pipeline, connections, reported=set())
         with CheckpointMover(connections, store, report) as mover:

@@ -37,9 +37,10 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
     Returns None, which skips the other tasks, if nothing is new. A large backlog becomes several windows, within the
     bounds of the run's params. With the pipeline's setting `windows` it freezes none and skips nothing, because the job
-    freezes its windows itself.
+    freezes its windows itself; but a run that ends at a position takes over from a continuous one.
     """
     from changefeed.ingest.cut import cut
+    from changefeed.ingest.handover import Handover
     from changefeed.operations.lag import retention_or_none
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan
@@ -49,6 +50,9 @@ def plan_window(name: str) -> dict[str, Any] | None:
     connections = task_connections(pipeline)
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
     planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
+    if pipeline.windows is not None and bounds.stops_at_a_position:
+        fail_fast(Handover(connections).take_over)  # else a continuous run would publish what is frozen here
+        planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
     backlog = planned.window
     retention = retention_or_none(connections, planned.start)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)
@@ -84,10 +88,11 @@ def commit_window(name: str, planned: dict[str, Any], committed: dict[str, Any] 
     """
     pipeline = load_pipeline(name)
     run = fail_fast(lambda: read_planned_run(name, planned))
-    if run.is_continuous:
+    if not run.is_continuous:
+        skip_after_seek(name, planned)
+    if pipeline.windows is not None or run.is_continuous:  # a continuous run may have taken over
         rest = fail_fast(lambda: commit_rest(pipeline))
         return committed or {"rows": sum_rows(rest), "records": records_by_topic(rest)}
-    skip_after_seek(name, planned)
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
     manifests = fail_fast(lambda: commit_and_report(pipeline, connections, run, store))
     for line in window_lines(manifests):

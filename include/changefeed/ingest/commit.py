@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import replace
 
-from changefeed.errors import AccountingError, ChangefeedError, CheckpointError
+from changefeed.errors import AccountingError, ChangefeedError, CheckpointError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
@@ -77,8 +77,15 @@ def commit_sealed(connections: PipelineConnections, store: CheckpointStore) -> l
     that are sealed after it. Return the manifests of these windows.
 
     Raises CheckpointError if the pipeline has no checkpoint, was renamed, or if sealed windows do not follow one
-    another; StaleCheckpointError if the checkpoint was moved meanwhile.
+    another; StaleCheckpointError if the checkpoint was moved meanwhile, and again.
     """
+    try:
+        return _commit_sealed(connections, store)
+    except StaleCheckpointError:  # the task of the run that hands over, or that takes over, has moved it
+        return _commit_sealed(connections, store)
+
+
+def _commit_sealed(connections: PipelineConnections, store: CheckpointStore) -> list[Manifest]:
     name = connections.pipeline.name
     stored, state = store.load(name), last_stable_state(connections)
     check_not_renamed(name, state)

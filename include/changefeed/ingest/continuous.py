@@ -2,7 +2,7 @@
 
 Between windows it holds one connection to the source, and reads there whether the binlog has grown; Kafka is not used,
 except once a minute. Each window is planned, published and sealed as the only window of a run would be. So a snapshot
-or a backfill goes between two windows, as between two runs.
+or a backfill goes between two windows, as between two runs. So does the next run, when it takes over: see `handover`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from changefeed.errors import (
 )
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
+from changefeed.ingest.handover import ALONE, HandedOverError, NoHandover
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.kept_clients import keep_clients
 from changefeed.kafka.log_compaction import compact_early
@@ -33,7 +34,7 @@ from changefeed.model.manifest import Manifest
 from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
-from changefeed.pipeline.plan import plan
+from changefeed.pipeline.plan import Plan, plan
 from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql import source
 from changefeed.source.mysql.session import Session
@@ -51,6 +52,10 @@ MOST_FAILING_SECONDS = 300.0
 process and a new Spark session."""
 PLAN_SECONDS = 60.0
 """An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
+LAST_PLAN_SECONDS = 2.0
+"""The same after the run's time, while it waits for the next run to take over."""
+WARM_WORKERS = 4
+"""How many of Spark's Python workers start before a run takes over, at most; more start for larger windows."""
 _ENDS_RUN = (SparkFailedError, SparkUnavailableError, FencedError)
 """Errors after which this process does not try again: the next one needs another Spark session, or another process goes
 on."""
@@ -66,6 +71,8 @@ class Pace:
 
     every_seconds: float
     run_seconds: float
+    wait_seconds: float = 0.0
+    """How long the run goes on after ``run_seconds``, so that the next one takes over before it ends."""
     _began: float = field(default_factory=lambda: time.monotonic())
     _next: float = 0.0
     _failures: int = 0
@@ -74,12 +81,17 @@ class Pace:
     @property
     def left_seconds(self) -> float:
         """The time that is left of the run."""
-        return max(0.0, self._began + self.run_seconds - time.monotonic())
+        return max(0.0, self._began + self.run_seconds + self.wait_seconds - time.monotonic())
 
     @property
     def is_over(self) -> bool:
         """Whether the run begins no further window."""
         return self.left_seconds <= 0
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long the run may wait for changes before it plans again."""
+        return min(PLAN_SECONDS, max(LAST_PLAN_SECONDS, self.left_seconds - self.wait_seconds))
 
     def begin(self) -> bool:
         """Wait until the next window may begin; return whether the run is not over then."""
@@ -114,10 +126,18 @@ def _sleep(seconds: float) -> None:
 
 
 def ingest_continuously(
-    spark: SparkTarget, connections: PipelineConnections, checkpoint: Checkpoint, max_seconds: int | None = None
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    checkpoint: Checkpoint,
+    max_seconds: int | None = None,
+    *,
+    handover: NoHandover = ALONE,
 ) -> Iterator[Manifest]:
     """Publish and seal windows, and yield each manifest, until the pipeline's `windows.run_for` or ``max_seconds`` are
     over. Windows that are sealed after ``checkpoint`` already are not published again.
+
+    With a ``handover`` the run first takes over from an older one, and ends as soon as a newer one has taken over from
+    it; until then it goes on for some time after its own.
 
     The pipeline's own checkpoint does not move: see `ingest.commit.commit_sealed`. After an error that may pass, the
     run tries again for some time. Raises what `plan`, `cut` and `ingest` raise; the yielded windows stay sealed.
@@ -129,38 +149,70 @@ def ingest_continuously(
         return
     keep_clients()
     compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
-    pace = Pace(settings.every_seconds, min(settings.run_seconds, max_seconds or settings.run_seconds))
+    run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
+    pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
     store, is_behind = HeldCheckpointStore(checkpoint), True
     while pace.begin():
         try:
             if is_behind:  # windows are sealed after it, perhaps in files that are purged: a plan would read them
                 commit_sealed(connections, store)
             is_behind = True
-            head = yield from _publish_new(spark, connections, store, pace)
+            if not handover.has_taken_over:
+                _take_over(spark, connections, store, handover)
+            head = yield from _publish_new(spark, connections, store, pace, handover)
             is_behind = False
             pace.succeed()
             if head is not None:
                 wait_for_changes(connections, head, pace)
+        except HandedOverError:
+            break
         except RetryableError as error:
+            if handover.is_over():
+                break
             if isinstance(error, SourceUnavailableError):
                 connections.forget_source()
             pace.fail(error)
+    else:
+        return
+    _log.info("another run of pipeline %s has taken over: this one ends", connections.pipeline.name)
+
+
+def _take_over(
+    spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, handover: NoHandover
+) -> None:
+    """Take over from an older run, which goes on until this one can publish at once: with workers that have started,
+    and the logs in memory."""
+    wait_for_workers = spark.warm_up(min(spark.cores(), WARM_WORKERS))
+    plan(connections, store, keep_first_checkpoint=False)
+    wait_for_workers()
+    handover.take_over()
+
+
+def _plan(connections: PipelineConnections, store: HeldCheckpointStore, handover: NoHandover) -> Plan:
+    """The next plan, after all sealed windows. Raises HandedOverError if another run has taken over."""
+    planned = plan(connections, store)
+    handover.check(planned)
+    return planned
 
 
 def _publish_new(
-    spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, pace: Pace
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    store: HeldCheckpointStore,
+    pace: Pace,
+    handover: NoHandover,
 ) -> Generator[Manifest, None, BinlogCoordinates | None]:
     """Publish what is new, and return None; if nothing is new, return the source's head."""
     try:
-        planned = plan(connections, store)
+        planned = _plan(connections, store, handover)
         if planned.unfinished and commit_sealed(connections, store):  # sealed by another run meanwhile
-            planned = plan(connections, store)
+            planned = _plan(connections, store, handover)
         if planned.is_empty:
             write_heartbeat(connections, Heartbeat.of_idle(planned))
             return planned.window.head
         expected = planned.expected
         for window in cut(connections, planned, RunBounds()).windows:
-            manifest = _ingest(spark, connections, window)
+            manifest = _ingest(spark, connections, window, handover)
             after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
             store.advance(expected, after)
             expected = after
@@ -172,10 +224,11 @@ def _publish_new(
     return None
 
 
-def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window) -> Manifest:
-    """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan."""
+def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window, handover: NoHandover) -> Manifest:
+    """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan, HandedOverError if
+    another run has taken over."""
     try:
-        return ingest(spark, connections, window)
+        return ingest(spark, connections, window, check=handover.check)
     except BinlogGoneError as error:
         with connections.session() as session:
             if source.server_uuid(session) == window.server_uuid:
@@ -189,7 +242,7 @@ def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates,
     Raises SourceUnavailableError if the connection is lost, or the server does not answer.
     """
     poll_seconds = min(max(LEAST_POLL_SECONDS, pace.every_seconds), PLAN_SECONDS)
-    until = time.monotonic() + PLAN_SECONDS
+    until = time.monotonic() + pace.idle_seconds
     limits = replace(connections.mysql.answer_limits, answer_seconds=connections.mysql.answer_limits.connect_seconds)
     with Session(replace(connections.mysql, answer_limits=limits)) as session:
         while not pace.is_over and time.monotonic() < until and source.head_coordinates(session) == known:

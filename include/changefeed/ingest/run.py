@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 
+from changefeed.errors import StaleCheckpointError
 from changefeed.ingest.commit import commit
 from changefeed.ingest.window_run import ingest
 from changefeed.model.checkpoint import CheckpointStore
@@ -33,8 +34,25 @@ def ingest_windows(
     The checkpoint does not move: Airflow's Spark job has no access to Variables, so the task `commit` moves it
     afterwards (`ingest.commit.commit_windows`).
 
-    After ``max_seconds`` no further window begins. Raises what `ingest` raises; the yielded windows stay sealed.
+    After ``max_seconds`` no further window begins. With the pipeline's setting `windows` the run ends if a continuous
+    run has published changes of its windows meanwhile. Raises what `ingest` raises; the yielded windows stay sealed.
     """
+    try:
+        yield from _ingest_windows(spark, connections, windows, max_seconds, claim_timeout_seconds)
+    except StaleCheckpointError as error:
+        if connections.pipeline.windows is None:
+            raise
+        _log.warning("another run publishes the rest: %s", error)
+
+
+def _ingest_windows(
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    windows: Sequence[Window],
+    max_seconds: int | None,
+    claim_timeout_seconds: float,
+) -> Iterator[Manifest]:
+    """See `ingest_windows`. Raises StaleCheckpointError if another run has published changes of ``windows``."""
     began = time.monotonic()
     state = last_stable_state(connections)
     for number, window in enumerate(windows):

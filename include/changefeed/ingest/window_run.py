@@ -90,11 +90,14 @@ def ingest(
     identity: str | None = None,
     archive: Archive | None = None,
     claim_timeout_seconds: float = 0.0,
+    check: Callable[[CommitLogState], None] = lambda _: None,
 ) -> Manifest:
     """Publish ``window``, seal it, and return its manifest. Messages of an earlier attempt are not published again.
 
     The progress is stored under ``identity``: the pipeline's name (the default), or the identity of a backfill. If
     ``archive`` is passed, its binlog files are read instead of the server's. The checkpoint does not move.
+
+    ``check`` is called under the lease with the pipeline's commit log, before the window begins; it may raise an error.
 
     With `on_table_error: park`, a table with an error of its own is parked, and the window begins again without it.
 
@@ -107,7 +110,7 @@ def ingest(
     parks = identity is None and connections.pipeline.on_table_error == "park"
     while True:
         try:
-            return _ingest(spark, connections, window, identity, archive, claim_timeout_seconds)
+            return _ingest(spark, connections, window, identity, archive, claim_timeout_seconds, check)
         except TerminalError as error:
             if not (parks and error.tables):
                 raise
@@ -121,6 +124,7 @@ def _ingest(
     identity: str | None,
     archive: Archive | None,
     claim_timeout_seconds: float,
+    check: Callable[[CommitLogState], None],
 ) -> Manifest:
     """See `ingest`; an error of one table is raised."""
     pipeline = connections.pipeline
@@ -134,6 +138,7 @@ def _ingest(
         fence(lease, run.tasks)
         state, pipeline_state = run.log.read_with(pipeline.name)
         check_not_renamed(pipeline.name, pipeline_state)
+        check(pipeline_state)
         if (sealed := sealed_manifest(window, state)) is not None:
             return sealed
         begun = run.begin(inventory, state, pipeline_state, lease)

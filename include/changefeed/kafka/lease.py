@@ -137,6 +137,11 @@ class Lease:
         self._give_back()
 
     @property
+    def number(self) -> int:
+        """The offset of its first claim in the commit log. Later leases on the identity have larger numbers."""
+        return self._first
+
+    @property
     def writer(self) -> FencedWriter:
         """The writer of the pipeline's logs; it writes as long as no other process has taken the lease."""
         assert self._is_held, "the lease is taken first"

@@ -54,6 +54,8 @@ class Plan:
     window_bytes: int
     unfinished: tuple[Window, ...] = ()
     doubts: tuple[str, ...] = ()
+    last_takeover: int = -1
+    """The number of the continuous run that took over last; see `ingest.handover`."""
     history: SchemaHistory | None = field(default=None, repr=False, compare=False)
     """The schemas of the tables along the binlog; None if there are no new changes, or no record needs schemas."""
 
@@ -182,6 +184,7 @@ def _plan(
         bytes_between(files, start.coordinates, head.coordinates),
         left.windows,
         doubts,
+        state.last_takeover,
         history,
     )
 

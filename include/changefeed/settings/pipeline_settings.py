@@ -419,7 +419,7 @@ class WindowSettings(Section):
     every: Duration = "1s"
     """Minimum time from the start of a window to the start of the next. A window takes all changes since the last."""
     run_for: Duration = "10m"
-    """How long a run publishes windows. The next run continues."""
+    """How long a run publishes windows. Then the next run takes over: with `schedule: "@continuous"` at once."""
 
     @property
     def every_seconds(self) -> float:

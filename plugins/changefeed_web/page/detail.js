@@ -3,7 +3,7 @@
 import { actionMenu } from "./actions.js";
 import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { runText, seekDialog } from "./dialogs.js";
+import { pauseDialog, runText, seekDialog } from "./dialogs.js";
 import { bytes, duration, el, every, hollow, loading, number, problem, table, toast, when, whenText } from "./dom.js";
 import { activity, olderWindows, overTime, sentence } from "./overview.js";
 import { Runs } from "./runs.js";
@@ -90,7 +90,9 @@ export async function detail(main, alive, name, tab) {
   const drawActions = (pipeline) => {
     const run = el("button", { class: "primary", onclick: () => act(run, runText, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
-    const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
+    const setPaused = () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`));
+    const asks = () => !paused && latest.run_for && latest.dag.running.length;
+    const pause = el("button", { onclick: () => (asks() ? pauseDialog(path, latest, refresh) : setPaused()) }, paused ? "Resume" : "Pause");
     actions.replaceChildren(run, pause, menu);
   };
 

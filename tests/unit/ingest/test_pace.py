@@ -13,7 +13,7 @@ from changefeed.errors import (
     SourceUnavailableError,
     SparkFailedError,
 )
-from changefeed.ingest.continuous import MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, Pace
+from changefeed.ingest.continuous import LAST_PLAN_SECONDS, MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, PLAN_SECONDS, Pace
 
 ERROR = SourceUnavailableError("the server is away")
 
@@ -97,3 +97,14 @@ def test_a_busy_pipeline_is_no_failure_of_the_run(clock: Clock) -> None:
     while not pace.is_over:
         pace.fail(PipelineBusyError("another run"))
     assert clock.now == 1600.0
+
+
+def test_a_run_waits_for_the_next_one_after_its_time_and_looks_for_it_often(clock: Clock) -> None:
+    pace = Pace(0.0, 600.0, wait_seconds=90.0)
+    assert pace.idle_seconds == PLAN_SECONDS
+    clock.now += 590
+    assert pace.idle_seconds == 10
+    clock.now += 20
+    assert (pace.idle_seconds, pace.begin()) == (LAST_PLAN_SECONDS, True)
+    clock.now += 80
+    assert not pace.begin(), "no other run has taken over"

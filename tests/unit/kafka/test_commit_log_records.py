@@ -29,6 +29,7 @@ from changefeed.kafka.commit_log.records import (
     RenamedRecord,
     SealRecord,
     SeekLogRecord,
+    TakeoverRecord,
     VerifyRecord,
     latest_entries,
 )
@@ -118,6 +119,7 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         SeekLogRecord(SEEK),
     ),
     (b'["shop","attempt"]', b'{"attempt":"aaaaaaaa","tasks":4}', AttemptRecord("aaaaaaaa", 4)),
+    (b'["shop","takeover"]', b'{"number":12}', TakeoverRecord(12)),
     (b'["shop","renamed"]', b'"store"', RenamedRecord("store")),
     (
         b'["shop", "lease", "aaaa"]',

@@ -25,6 +25,7 @@ from changefeed.kafka.commit_log.records import (
     ProgressRecord,
     SealRecord,
     SeekLogRecord,
+    TakeoverRecord,
     latest_entries,
     latest_records,
 )
@@ -152,9 +153,15 @@ class CommitLogState:
         return next((record.attempt for record in self.of(AttemptRecord)), "")
 
     @property
+    def last_takeover(self) -> int:
+        """The number of the continuous run that took over last; -1 before the first one."""
+        return next((record.number for record in self.of(TakeoverRecord)), -1)
+
+    @property
     def is_blank(self) -> bool:
         """Whether the log has no records of published windows, but at most records of begun runs."""
-        return all(entry.kind in (ClaimRecord.kind, AttemptRecord.kind) for entry in self.entries)
+        of_runs = (ClaimRecord.kind, AttemptRecord.kind, TakeoverRecord.kind)
+        return all(entry.kind in of_runs for entry in self.entries)
 
     @property
     def latest_number(self) -> int:

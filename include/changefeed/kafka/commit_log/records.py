@@ -336,6 +336,24 @@ class AttemptRecord(LogRecord, kind="attempt"):
 
 
 @dataclass(frozen=True)
+class TakeoverRecord(Note, kind="takeover"):
+    """The continuous run that took over last, by the number of its lease; see `ingest.handover`."""
+
+    number: int
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return {"number": self.number}
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(int(value["number"]))
+
+
+@dataclass(frozen=True)
 class RenamedRecord(LogRecord, kind="renamed"):
     """The pipeline was renamed to ``to``. Nothing is published under the old name any more.
 

@@ -1,0 +1,103 @@
+"""Handover: the continuous run that began last publishes, and an older one ends with success.
+
+Airflow starts the job of the next run while the last one still publishes. When the new job is ready, with Spark and its
+workers started, it writes a record to the commit log, under the lease. The older job reads the log with each plan and
+before it begins a window, finds that record, and ends. So changes wait for the rest of a window, and not for the start
+of a job; and after the record no older run begins a window.
+
+The order of runs is that of their leases in the commit log; no clocks are compared. A plan may still find the record of
+an earlier run, while a transaction is open in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from changefeed.errors import ChangefeedError
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import TakeoverRecord
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import Plan
+from changefeed.pipeline.windows import last_stable_state
+
+_log = logging.getLogger(__name__)
+
+MOST_WAIT_SECONDS = 90.0
+"""How long a run goes on after its time until the next one has taken over. Airflow and Spark start a job in 10 to 20
+seconds; on a cluster that is busy it may take longer."""
+_ONE_RUN = (None, "@once")
+"""Schedules without a next run."""
+
+
+class HandedOverError(Exception):
+    """Another run has taken over: this one ends, with success."""
+
+
+class NoHandover:
+    """The part of a run that takes over from no other, and ends when its own time is over."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long the run goes on after its time, if no other takes over."""
+        return 0.0
+
+    @property
+    def has_taken_over(self) -> bool:
+        """Whether `take_over` has succeeded."""
+        return True
+
+    def take_over(self) -> None:
+        """From now on this run publishes, and no older one begins a window."""
+
+    def check(self, found: CommitLogState | Plan) -> None:
+        """Raise HandedOverError if a later run has taken over, by what was ``found`` in the commit log."""
+
+    def is_over(self) -> bool:
+        """Whether another run has taken over; False also if the commit log cannot be read now."""
+        return False
+
+
+class Handover(NoHandover):
+    """The part of a continuous run that takes over from the one before it, and hands over to the next one."""
+
+    def __init__(self, connections: PipelineConnections) -> None:
+        self._connections = connections
+        self._number: int | None = None
+
+    @property
+    def wait_seconds(self) -> float:
+        """See `NoHandover`."""
+        return 0.0 if self._connections.pipeline.schedule in _ONE_RUN else MOST_WAIT_SECONDS
+
+    @property
+    def has_taken_over(self) -> bool:
+        """See `NoHandover`."""
+        return self._number is not None
+
+    def take_over(self) -> None:
+        """See `NoHandover`. Waits for the window that another run publishes now.
+
+        Raises PipelineBusyError if that takes longer than `kafka.lease_seconds`, and what a lease raises.
+        """
+        seconds = self._connections.pipeline.kafka.lease_seconds
+        with self._connections.lease(brief=True, timeout_seconds=seconds) as lease:
+            lease.log().keep(TakeoverRecord(lease.number))
+        self._number = lease.number
+
+    def check(self, found: CommitLogState | Plan) -> None:
+        """See `NoHandover`."""
+        if self._number is not None and found.last_takeover > self._number:
+            raise HandedOverError
+
+    def is_over(self) -> bool:
+        """See `NoHandover`."""
+        try:
+            self.check(last_stable_state(self._connections))
+        except HandedOverError:
+            return True
+        except ChangefeedError as error:
+            _log.warning("whether another run has taken over is not known: %s", error)
+        return False
+
+
+ALONE = NoHandover()
