@@ -104,9 +104,11 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
-    in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: its tasks that are
-    ``done``, as to decode a slice each, messages, rate and time left; null until then, for continuous runs, and if you
-    may not read the log.
+    in Kafka; ``topic_partitions_total`` is known when the job has decoded all. Its ``stage`` is what the job last wrote
+    to the log of its task, every ten seconds: its tasks that are ``done``, their ``parts`` (slices or
+    topic-partitions), messages, rate and time left. ``parts.total`` of slices grows while the window is being cut, and
+    ``parts.done`` is null if it is not known. ``spark_page`` is the address of Spark's web page, if `spark.conf`
+    enables it. All three are null until the job logs them, for continuous runs, and if you may not read the log.
 
     ``may_cancel`` says that you may end a run of the pipeline.
     """

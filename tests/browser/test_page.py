@@ -5,6 +5,7 @@ Screenshots are stored in `.devstack/screenshots`.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from itertools import product
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import httpx
 import kafka
 import pytest
 from airflow_site import Site, wait_until
@@ -858,11 +860,15 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
 
 @pytest.mark.extended
 def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
-    """It reads 4 MB at 100 kB/s, because a job logs its progress every ten seconds. The next run publishes the rest."""
+    """It reads 4 MB at 100 kB/s, because a job logs its progress every ten seconds. The next run publishes the rest.
+
+    Spark is started by spark-submit, with its web page.
+    """
     dag, site = "changefeed_ingest__page", page.site
     file = site.pipelines / "page.yaml"
     text = file.read_text()
-    file.write_text(text.replace("source:\n", "source:\n  max_bytes_per_second: 100000\n"))
+    slow = text.replace("source:\n", "source:\n  max_bytes_per_second: 100000\n")
+    file.write_text(re.sub(r"(?m)^spark: .*$", 'spark: {conf: {spark.ui.enabled: "true"}}', slow))
     site.mysql.execute(
         "CREATE TABLE page.large (id INT PRIMARY KEY, text LONGTEXT)",
         "INSERT INTO page.large VALUES (0, 'a')",
@@ -874,11 +880,13 @@ def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
     page.find("article.run .badge", "is at task ingest")
     cancel = page.find("article.run button", "Cancel")
     page.browser.execute_script("arguments[0].focus()", cancel)
-    page.find("article.run dl", "Decoding tasks done\n0 of 1")
+    page.find("article.run dl", "Slices decoded\n0 of ")
     page.find("article.run dl", "Windows sealed\n0 of 1")
     assert page.browser.switch_to.active_element == cancel
     log = page.find("article.run a").get_attribute("href") or ""
     assert unquote(log).endswith(f"/dags/{dag}/runs/{run_id}/tasks/ingest")
+    spark = page.find("article.run a", "Spark").get_attribute("href") or ""
+    assert "changefeed" in httpx.get(spark, follow_redirects=True).text
     for scheme, pixels in product(("light", "dark"), (1280, 390)):
         theme(page, scheme)
         width(page, pixels)
