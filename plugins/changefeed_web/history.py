@@ -60,7 +60,7 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
 @router.get("/pipelines/{name}/activity", dependencies=[Depends(slots.look)])
 def events(name: str, user: GetUserDep, limit: Limit = 12) -> dict[str, Any]:
     """The last events, latest first: sealed windows, seeks and DDL statements, and snapshots and failed runs if you may
-    read the runs of their DAGs.
+    read the runs of their DAGs. Windows of a continuous run are one event for each `run_for`.
 
     ``text`` says what happened at ``at_ms``, and ``tab`` is the tab of the page that shows more. A DDL statement has
     the time of the window that read it.
@@ -74,7 +74,7 @@ def events(name: str, user: GetUserDep, limit: Limit = 12) -> dict[str, Any]:
     said = outcomes(dag_id, [run["run_id"] for run in failed])
     merged = latest(
         limit,
-        window_events(windows),
+        window_events(windows, together_seconds=pipeline.windows.run_seconds if pipeline.windows else 0.0),
         seek_events(log.seeks.values()),
         snapshot_events(snapshots),
         failure_events(failed, said),
@@ -165,6 +165,18 @@ def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     records = position.commit_log(pipeline_of(name), stale).seeks
     shown = [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]
     return {"seeks": shown, "stale": stale.to_json()}
+
+
+@router.get("/pipelines/{name}/discards", dependencies=[Depends(slots.look)])
+def discards(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
+    """The last discards of dead letters, latest first: user, time, number, tables, offsets and reason."""
+    require_permission(user, "GET", name)
+    from changefeed.kafka.commit_log.records import DiscardRecord
+
+    stale = Staleness()
+    records = position.commit_log(pipeline_of(name), stale).of(DiscardRecord)
+    latest_first = sorted(records, key=lambda record: record.at_ms, reverse=True)
+    return {"discards": [record.to_json() for record in latest_first[:limit]], "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/commit-log", dependencies=[Depends(slots.look)])

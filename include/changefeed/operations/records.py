@@ -196,9 +196,7 @@ class _Owner:
 
     @classmethod
     def of(cls, pipeline: Pipeline, state: CommitLogState, windows: RecordWindows) -> _Owner:
-        first = (record.checkpoint.server_uuid for record in state.of(FirstRecord))
-        sealed = (manifest.window.server_uuid for manifest in last_windows(state))
-        return cls(pipeline, frozenset((*first, *sealed)), windows)
+        return cls(pipeline, servers_of(state), windows)
 
     def has_published(self, record: KafkaRecord, named: Collection[str]) -> bool:
         """Whether the pipeline published ``record``, whose value has rows of the tables ``named``, if it has names.
@@ -214,6 +212,13 @@ class _Owner:
     def _captures(self, name: str) -> bool:
         database, _, table = name.partition(".")
         return self.pipeline.tables.matches(database, table)
+
+
+def servers_of(state: CommitLogState) -> frozenset[str]:
+    """The UUIDs of the servers from which the pipeline has published, of those that its commit log still names."""
+    first = (record.checkpoint.server_uuid for record in state.of(FirstRecord))
+    sealed = (manifest.window.server_uuid for manifest in last_windows(state))
+    return frozenset((*first, *sealed))
 
 
 @dataclass(frozen=True)
