@@ -474,9 +474,7 @@ def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
     page.click("dialog button", "Show the plan")
     page.find("dialog .mistake", "a value is required")
     set_time(page, "dialog [name=from_time]", "2026-01-31T12:00")
-    assert (
-        page.find("dialog label", "From").text.split("\n")[0].endswith("in UTC: 31 Jan 2026, 17:30 in your time zone")
-    )
+    page.find("dialog label", "in UTC: 31 Jan 2026, 17:30 in your time zone")
     set_time(page, "dialog [name=to_time]", "2026-01-30T12:00:30")
     page.click("dialog button", "Show the plan")
     page.find("dialog .problem", "from_time 2026-01-31T12:00:00Z is not before to_time 2026-01-30T12:00:30Z")
