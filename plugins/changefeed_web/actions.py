@@ -27,6 +27,8 @@ from changefeed.airflow.verify_dag import verify_dag_id
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.settings.pipeline_settings import find_follower
 from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest
+from changefeed.settings.requests.discard import DiscardRequest
+from changefeed.settings.requests.request import check_reason
 from changefeed.settings.requests.run import RunBounds
 from changefeed.settings.requests.seek import SeekRequest
 from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
@@ -140,10 +142,8 @@ def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
     Refused (409) while a run of the pipeline is under way, except a continuous one; a run that a pause holds is
     allowed.
     """
-    from changefeed.operations.seek import check_reason
-
     _require_seek_permission(name, user)
-    check_reason(body.why)
+    check_reason(body.why, "a seek")
     plan = plan_seek(name, body, user)
     target: dict[str, Any] = {"to": body.to, "expected": plan["from"]}
     if pipeline_of(name).windows is not None:  # a continuous run moves the checkpoint meanwhile
@@ -181,6 +181,43 @@ def backfill(name: str, body: BackfillForm, user: GetUserDep) -> dict[str, Any]:
         site_archive(pipeline.source.connection)(body.archive)
     conf = body.model_dump(exclude_none=True)
     return _trigger_run(user, "backfill", name, backfill_dag_id(name), conf)
+
+
+@router.post("/pipelines/{name}/dead-letters/discard/plan", dependencies=[Depends(slots.plan)])
+def plan_discard(name: str, body: DiscardRequest, user: GetUserDep) -> dict[str, Any]:
+    """Show which dead letters a discard deletes: how many of which tables, and their times.
+
+    Kafka deletes only the oldest records of a partition, so all dead letters before an offset of ``up_to`` are deleted
+    with it. Changes nothing, but requires the permission to edit the pipeline, as it reads the dead letters.
+    """
+    from changefeed.operations.discard import plan_discard as make_plan
+
+    require_permission(user, "PUT", name)
+    return make_plan(server_connections(pipeline_of(name)), body.up_to).to_json()
+
+
+@router.post("/pipelines/{name}/dead-letters/discard", dependencies=[Depends(slots.plan)])
+def discard(name: str, body: DiscardRequest, user: GetUserDep) -> dict[str, Any]:
+    """Delete dead letters from the pipeline's dead-letter topic, up to an offset of each partition. This cannot be
+    undone.
+
+    Refused if records before these offsets are not dead letters of the pipeline. The record of the discard, with its
+    reason, is in the pipeline's commit log.
+    """
+    from changefeed.operations.discard import discard as delete
+    from changefeed.operations.discard import plan_discard as make_plan
+
+    require_permission(user, "PUT", name)
+    connections = server_connections(pipeline_of(name))
+    check_reason(body.why, "a discard")
+    if not body.up_to:
+        raise HTTPException(422, "expected an offset by partition in up_to, found none. Nothing was deleted")
+    planned = make_plan(connections, body.up_to)
+    record = delete(connections, planned, who=user.get_name(), why=body.why)
+    readings.expire(name)
+    write_audit_log(user, "discard_dead_letters", name, up_to=dict(record.up_to), letters=record.letters)
+    answer: dict[str, Any] = record.to_json()
+    return answer
 
 
 @router.post("/pipelines/{name}/snapshot/plan", dependencies=[Depends(slots.plan)])

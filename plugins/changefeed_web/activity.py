@@ -86,12 +86,21 @@ def freshness(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any] | 
     return None if found is None else asdict(found)
 
 
-def window_events(windows: Iterable[SealedWindow]) -> list[Event]:
-    """An event for each sealed window."""
-    return [
-        Event(window.sealed_at_ms, "window", f"window {window.number}: {_count(window.rows, 'row')}", "runs")
-        for window in windows
-    ]
+def window_events(windows: Iterable[SealedWindow], *, together_seconds: float = 0.0) -> list[Event]:
+    """An event for each sealed window of ``windows``, the latest first; one for all that were sealed within
+    ``together_seconds`` of the latest of them."""
+    groups: list[list[SealedWindow]] = []
+    for window in windows:
+        if groups and groups[-1][0].sealed_at_ms - window.sealed_at_ms < together_seconds * 1000:
+            groups[-1].append(window)
+        else:
+            groups.append([window])
+    return [Event(group[0].sealed_at_ms, "window", _describe_windows(group), "runs") for group in groups]
+
+
+def _describe_windows(group: Sequence[SealedWindow]) -> str:
+    numbers = f"windows {group[-1].number} to {group[0].number}" if len(group) > 1 else f"window {group[0].number}"
+    return f"{numbers}: {_count(sum(window.rows for window in group), 'row')}"
 
 
 def seek_events(seeks: Iterable[SeekRecord]) -> list[Event]:

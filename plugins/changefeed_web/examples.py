@@ -49,6 +49,7 @@ EXAMPLES: Mapping[str, Any] = {
     "to_file": "binlog.000013",
     "to_time": "2026-01-31T13:00:00Z",
     "topic": "shop.orders",
+    "up_to": {"0": 41},
     "until": "2026-01-31T13:00:00Z",
     "wait_seconds": 600,
     "where": "id > 1000",

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def headline(dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+def headline(
+    dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int, every_seconds: float | None = None
+) -> dict[str, Any]:
     """The sentence as ``text``, in which ``{at}`` is the time ``at_ms`` (Unix milliseconds; None if it has no time).
 
     ``kind`` is good, warn, bad or ''. ``do`` is the action that helps, run or resume; None if there is none. ``dag`` is
-    the result of `dag_state`, ``position`` that of `position.position`.
+    the result of `dag_state`, ``position`` that of `position.position`. ``every_seconds`` is that of continuous runs,
+    None for a pipeline without them.
     """
     if not dag["known"]:
         return _sentence("Airflow has not loaded the pipeline's DAGs, so no run starts.", "warn")
@@ -19,6 +22,8 @@ def headline(dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int) -
     waits, at_ms = _waiting(position, now_ms)
     parked = _parked(position)
     done = f"{parked}{_REST_DONE if parked else _DONE}"
+    if every_seconds is not None and not parked and dag["running"] and not dag["held"]:
+        return _of_continuous(dag, position, waits, at_ms, every_seconds)
     if dag["paused"]:
         what = waits and f"{parked}{waits}. Resume the pipeline to publish them."
         return _sentence(f"Paused. {what or done}", "warn", at_ms, "resume")
@@ -38,6 +43,25 @@ def headline(dag: Mapping[str, Any], position: Mapping[str, Any], now_ms: int) -
 
 _DONE = "All changes up to {at} are in Kafka."
 _REST_DONE = "All other changes up to {at} are in Kafka."
+
+
+_NORMAL_SECONDS = 10.0
+"""How long a change may wait for a continuous run, besides the time between two windows, until it is behind."""
+
+
+def _of_continuous(
+    dag: Mapping[str, Any], position: Mapping[str, Any], waits: str, at_ms: int | None, every_seconds: float
+) -> dict[str, Any]:
+    """The sentence while a continuous run is under way. On a busy source, some changes always wait for its next
+    window."""
+    lag_seconds = position.get("lag_seconds")
+    keeps_up = not waits or (lag_seconds is not None and lag_seconds <= every_seconds + _NORMAL_SECONDS)
+    text = f"Changes are published as they come. {_DONE}" if keeps_up else f"{waits}. A run is under way."
+    if not dag["paused"]:
+        return _sentence(text, "good" if keeps_up else "", at_ms)
+    return _sentence(
+        f"{text} Paused: the run goes on until its time is over, and none follows.", "warn", at_ms, "resume"
+    )
 
 
 def _has_failed(dag: Mapping[str, Any]) -> bool:

@@ -65,7 +65,7 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
 @router.get("/pipelines/{name}/activity", dependencies=[Depends(slots.look)])
 def events(name: str, user: GetUserDep, limit: Limit = 12) -> dict[str, Any]:
     """The last events, latest first: sealed windows, seeks and DDL statements, and snapshots and failed runs if you may
-    read the runs of their DAGs.
+    read the runs of their DAGs. Windows of a continuous run are one event for each `run_for`.
 
     ``text`` says what happened at ``at_ms``, and ``tab`` is the tab of the page that shows more. A DDL statement has
     the time of the window that read it.
@@ -79,7 +79,7 @@ def events(name: str, user: GetUserDep, limit: Limit = 12) -> dict[str, Any]:
     said = outcomes(dag_id, [run["run_id"] for run in failed])
     merged = latest(
         limit,
-        window_events(windows),
+        window_events(windows, together_seconds=pipeline.windows.run_seconds if pipeline.windows else 0.0),
         seek_events(log.seeks.values()),
         snapshot_events(snapshots),
         failure_events(failed, said),
@@ -109,9 +109,11 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
-    in Kafka. Its ``stage`` is what the job last wrote to the log of its task, every ten seconds: its tasks that are
-    ``done``, as to decode a slice each, messages, rate and time left; null until then, for continuous runs, and if you
-    may not read the log.
+    in Kafka; ``topic_partitions_total`` is known when the job has decoded all. Its ``stage`` is what the job last wrote
+    to the log of its task, every ten seconds: its tasks that are ``done``, their ``parts`` (slices or
+    topic-partitions), messages, rate and time left. ``parts.total`` of slices grows while the window is being cut, and
+    ``parts.done`` is null if it is not known. ``spark_page`` is the address of Spark's web page, if `spark.conf`
+    enables it. All three are null until the job logs them, for continuous runs, and if you may not read the log.
 
     ``may_cancel`` says that you may end a run of the pipeline.
     """
@@ -168,6 +170,18 @@ def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     records = position.commit_log(pipeline_of(name), stale).seeks
     shown = [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]
     return {"seeks": shown, "stale": stale.to_json()}
+
+
+@router.get("/pipelines/{name}/discards", dependencies=[Depends(slots.look)])
+def discards(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
+    """The last discards of dead letters, latest first: user, time, number, tables, offsets and reason."""
+    require_permission(user, "GET", name)
+    from changefeed.kafka.commit_log.records import DiscardRecord
+
+    stale = Staleness()
+    records = position.commit_log(pipeline_of(name), stale).of(DiscardRecord)
+    latest_first = sorted(records, key=lambda record: record.at_ms, reverse=True)
+    return {"discards": [record.to_json() for record in latest_first[:limit]], "stale": stale.to_json()}
 
 
 @router.get("/pipelines/{name}/commit-log", dependencies=[Depends(slots.look)])

@@ -1,12 +1,12 @@
 """How far a run under way is with its current window, by the commit log and by the log of its task."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from changefeed.airflow.ingest_dag import INGEST_TASK, ingest_dag_id
 from changefeed.settings.pipeline import Pipeline
-from changefeed.spark.progress_line import LOG_EVERY_SECONDS, Progress, read_log_text
+from changefeed.spark.progress_line import LOG_EVERY_SECONDS, TOPIC_PARTITIONS, Progress, read_log_text, read_web_page
 from changefeed_web import position
 from changefeed_web.dag_state import running_log
 from changefeed_web.readings import Staleness, read_cached
@@ -23,25 +23,42 @@ class Stage:
     progress: Progress
     seconds: float
 
+    @property
+    def topic_partitions(self) -> int | None:
+        """The number of topic-partitions that the stage publishes; None if it is another stage."""
+        parts = self.progress.parts
+        return parts.total if parts is not None and parts.name == TOPIC_PARTITIONS else None
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for the REST API. The rate and the time left are averages of this stage."""
-        done, total, messages = self.progress.done, self.progress.total, self.progress.rows
+        messages, parts = self.progress.rows, self.progress.parts
+        done, total = self.progress.done, self.progress.total
+        counted = (done, total) if parts is None or parts.done is None else (parts.done, parts.total)
         return {
             "name": self.name,
             "done": done,
             "total": total,
+            "parts": None if parts is None else asdict(parts),
             "messages": messages,
             "messages_per_second": None if messages is None else messages / self.seconds,
-            "seconds_left": self.seconds * (total - done) / done if done else None,
+            "seconds_left": self.seconds * (counted[1] - counted[0]) / counted[0] if counted[0] else None,
         }
 
 
-def last_stage(lines: Iterable[str]) -> Stage | None:
-    """The stage in which a job is, by the ``lines`` of its log; None before the first line about one.
+@dataclass(frozen=True)
+class JobLog:
+    """What the log of a job says: its current stage, and the address of Spark's web page; None until it says so."""
+
+    stage: Stage | None
+    spark_page: str | None
+
+
+def read_job_log(lines: Iterable[str]) -> JobLog:
+    """What the ``lines`` of the log of a job say.
 
     A stage logs a line every `LOG_EVERY_SECONDS`, so the number of its lines says for how long it has run.
     """
-    stage: Stage | None = None
+    stage, spark_page = None, None
     for line in lines:
         if line.startswith(_SEALED):
             stage = None  # the stages of the next window begin
@@ -49,7 +66,9 @@ def last_stage(lines: Iterable[str]) -> Stage | None:
             name, progress = read
             seconds = stage.seconds if stage is not None and stage.name == name else 0.0
             stage = Stage(name, progress, seconds + LOG_EVERY_SECONDS)
-    return stage
+        else:
+            spark_page = read_web_page(line) or spark_page
+    return JobLog(stage, spark_page)
 
 
 def current_window(planned: Sequence[int] | None, begun: Collection[int]) -> int | None:
@@ -70,8 +89,9 @@ def live_progress(
     `current_window`.
 
     ``window`` is its number, None while none is begun. ``topic_partitions`` and ``messages`` are those that all its
-    attempts have committed to Kafka. ``stage`` is that of the job; None without ``logs``, until the job logs one, and
-    of continuous runs, whose windows take seconds and whose logs are long.
+    attempts have committed to Kafka. ``topic_partitions_total`` is known when the job publishes what it decoded.
+    ``stage`` is that of the job, ``spark_page`` the address of Spark's web page. These three are None without ``logs``,
+    until the job logs them, and of continuous runs, whose windows take seconds and whose logs are long.
     Raises ChangefeedError if the commit log cannot be read.
     """
     from changefeed.pipeline.open_windows import progress_in_window
@@ -79,18 +99,21 @@ def live_progress(
     log = position.commit_log(pipeline, stale)
     number = current_window(planned, log.begun)
     published = progress_in_window(log.begun[number], log.progress).values() if number is not None else ()
-    stage = _stage_of(pipeline, run["run_id"]) if logs and planned and run["state"] == "running" else None
+    is_read = logs and planned and run["state"] == "running"
+    job = _job_log(pipeline, run["run_id"]) if is_read else JobLog(None, None)
     return {
         "window": number,
-        "topic_partitions": sum(each.messages > 0 for each in published),
+        "topic_partitions": sum(each.published > 0 for each in published),
+        "topic_partitions_total": None if job.stage is None else job.stage.topic_partitions,
         "messages": sum(each.messages for each in published),
-        "stage": None if stage is None else stage.to_json(),
+        "stage": None if job.stage is None else job.stage.to_json(),
+        "spark_page": job.spark_page,
     }
 
 
-def _stage_of(pipeline: Pipeline, run_id: str) -> Stage | None:
-    def read() -> tuple[str, Stage | None]:
-        return run_id, last_stage(running_log(ingest_dag_id(pipeline.name), run_id, INGEST_TASK))
+def _job_log(pipeline: Pipeline, run_id: str) -> JobLog:
+    def read() -> tuple[str, JobLog]:
+        return run_id, read_job_log(running_log(ingest_dag_id(pipeline.name), run_id, INGEST_TASK))
 
-    of_run, stage = read_cached("stage", pipeline, read, Staleness())
-    return stage if of_run == run_id else None
+    of_run, job = read_cached("stage", pipeline, read, Staleness())
+    return job if of_run == run_id else JobLog(None, None)

@@ -400,6 +400,7 @@ def _describe(
 ) -> dict[str, Any]:
     now = datetime.now(UTC)
     now_ms = int(now.timestamp() * 1000)
+    every_seconds = pipeline.windows.every_seconds if pipeline.windows else None
     at = live.position if live else None
     if at and (at.get("parked") or at.get("last_known")) and not may_read_logs(user, dag["dag_id"]):
         at = _without_reasons(at)
@@ -418,7 +419,7 @@ def _describe(
         "last_error": error,
         "standing": standing(dag, at, now),
         "position": at,
-        "headline": headline(dag, at, now_ms) if at else None,
+        "headline": headline(dag, at, now_ms, every_seconds) if at else None,
         "last_hour": last_hour(live.windows, now_ms) if live and live.windows is not None else None,
         "freshness": freshness(live.windows, now_ms) if live and live.windows else None,
         "stale": live.stale.to_json() if live else None,

@@ -48,11 +48,12 @@ def records(
     only. ``searched`` has how far it read: ``back_to_ms``, ``complete``, and the limit that stopped it
     (``stopped_by``). Times are those of the records: when the source wrote the change.
 
-    A record has its ``changes`` with the columns before and after, as JSON texts. Values of columns that the pipeline
-    excludes or masks are left out (``hidden``), and with them the complete value. ``window`` is the window that
-    published it, and ``run`` its run; null if it is not known, or you may not read runs. ``tables`` are the tables of
-    which its row may be. ``reason`` and ``meant_for`` are those of a dead letter. Of topics of tables and rows, only
-    records of known windows and of the pipeline's snapshots are shown: other programs may publish to the same topic.
+    A record has its ``changes`` with the columns before and after, as JSON texts. Values of columns that the
+    pipeline excludes or masks are left out (``hidden``), and with them the complete value. ``window`` is the window
+    that published it, and ``run`` its run; null if it is not known, or you may not read runs. ``tables`` are the
+    tables of which its row may be. ``commit`` are the coordinates of the XA COMMIT of its row, '' for other rows.
+    ``reason`` and ``meant_for`` are those of a dead letter. Of topics of tables and rows, only records of known
+    windows and of the pipeline's snapshots are shown: other programs may publish to the same topic.
 
     Airflow's audit log has each read, without the conditions.
     """

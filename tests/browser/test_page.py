@@ -5,6 +5,7 @@ Screenshots are stored in `.devstack/screenshots`.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import httpx
 import kafka
 import pytest
 from airflow_site import Site, wait_until
@@ -468,6 +470,7 @@ def set_time(page: Page, css: str, text: str) -> None:
 @pytest.mark.extended
 def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
     file = position(page)["checkpoint"].partition(":")[0]
+    page.browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
     page.open("pipelines/page")
     open_action(page, "Replay")
     choose(page, "Choose a binlog file", f"{file}: ")
@@ -481,10 +484,12 @@ def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
     page.click("dialog button", "Show the plan")
     page.find("dialog .mistake", "a value is required")
     set_time(page, "dialog [name=from_time]", "2026-01-31T12:00")
+    page.find("dialog label", "in UTC: 31 Jan 2026, 17:30 in your time zone")
     set_time(page, "dialog [name=to_time]", "2026-01-30T12:00:30")
     page.click("dialog button", "Show the plan")
     page.find("dialog .problem", "from_time 2026-01-31T12:00:00Z is not before to_time 2026-01-30T12:00:30Z")
     shots(page, "replay-times")
+    page.browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "UTC"})
     with page.site.client() as client:
         listed = client.get("/changefeed/api/pipelines/page/binlogs").json()["files"]
     begun = next(one["begun_seconds"] for one in listed if one["name"] == file)
@@ -789,28 +794,57 @@ def test_dead_letter_has_its_reason_and_opens_a_replay_of_its_file_and_table(pag
         text = text.replace(before, after)
     path.write_text(text)
     try:
-        site.mysql.execute("INSERT INTO letters.notes VALUES (7, REPEAT('x', 30000))")
+        large = [f"INSERT INTO letters.notes VALUES ({number}, REPEAT('x', 30000))" for number in (6, 7)]
+        site.mysql.execute("XA START 'late'", large[1], "XA END 'late'", "XA PREPARE 'late'")
+        site.mysql.execute("FLUSH BINARY LOGS", "XA COMMIT 'late'", large[0])
+        commit = site.mysql.head().partition(":")[0]
         site.wait_for_dag("changefeed_ingest__letters")
         assert site.run("changefeed_ingest__letters")[""] == "success"
         page.open("pipelines/letters/records")
         page.click("select[name=topic] option[value='changefeed.letters.dead-letter']")
-        page.find("main p", "nothing has to be discarded")
-        summary = page.find(".records summary", "dead letter")
+        page.find("main p", "until they are discarded")
+        summary = page.find(".records summary", '{"id":7}')
         assert "letters.notes: its 30" in summary.text
-        page.click(".records summary", "dead letter")
+        page.click(".records summary", '{"id":7}')
         page.find(".records dd", "letters.notes")
         shots(page, "dead-letter")
         page.click(".records button", "Retry")
-        page.find("dialog p", f"Publishes the changes of letters.notes in {file} again, not only this record.")
-        assert page.find("dialog [name=from_file]").get_property("value") == file
+        page.find("dialog p", f"Publishes the changes of letters.notes in {commit} again, not only this record.")
+        assert page.find("dialog [name=from_file]").get_property("value") == commit != file, "of the XA COMMIT"
         assert page.find("dialog [name=tables]").get_property("value") == "letters.notes"
         shots(page, "dead-letter-retry")
         page.click("dialog button", "Show the plan")
         page.find("dialog table", "letters.notes.replay")
         page.click("dialog button[aria-label=Close]")
+        discard_dead_letters(page)
     finally:
         path.unlink()
         site.mysql.execute("DROP DATABASE letters")
+
+
+def discard_dead_letters(page: Page) -> None:
+    """Discard the oldest of two dead letters, then the rest; History has both discards with their reasons."""
+    for button, reason in (("Discard up to here", "replayed"), ("Discard all", "no longer needed")):
+        page.open("pipelines/letters/records")
+        page.click("select[name=topic] option[value='changefeed.letters.dead-letter']")
+        page.find(".records summary", "dead letter")
+        page.browser.find_elements(By.CSS_SELECTOR, ".records > details > summary")[-1].click()
+        page.click("button", button)
+        page.click("dialog button", "Show what is deleted")
+        page.find("dialog table", "letters.notes")
+        page.click("dialog button", "Delete the dead letters")
+        page.find("dialog .mistake", "a value is required")
+        page.fill("why", reason)
+        shots(page, f"dead-letters-{button.split()[1]}")
+        page.click("dialog button", "Delete the dead letters")
+        page.find("#toasts", "deleted")
+    page.find("p[role=status]", "The topic has no record")
+    page.open("pipelines/letters/history")
+    section = "section[aria-label=Discards] tr"
+    assert page.find(section, "replayed").text.split()[-1] == "replayed"
+    page.find(section, "no longer needed")
+    page.shot("discards")
+    assert page.faults() == []
 
 
 @pytest.mark.extended
@@ -884,13 +918,25 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
     assert page.faults() == []
 
 
+def answers(spark: str) -> bool:
+    """Whether Spark's web page of a pipeline is at the address ``spark``."""
+    try:
+        return "changefeed" in httpx.get(spark, follow_redirects=True).text
+    except httpx.TransportError:
+        return False
+
+
 @pytest.mark.extended
 def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
-    """It reads 4 MB at 100 kB/s, because a job logs its progress every ten seconds. The next run publishes the rest."""
+    """It reads 4 MB at 100 kB/s, because a job logs its progress every ten seconds. The next run publishes the rest.
+
+    Spark is started by spark-submit, with its web page.
+    """
     dag, site = "changefeed_ingest__page", page.site
     file = site.pipelines / "page.yaml"
     text = file.read_text()
-    file.write_text(text.replace("source:\n", "source:\n  max_bytes_per_second: 100000\n"))
+    slow = text.replace("source:\n", "source:\n  max_bytes_per_second: 100000\n")
+    file.write_text(re.sub(r"(?m)^spark: .*$", 'spark: {conf: {spark.ui.enabled: "true"}}', slow))
     site.mysql.execute(
         "CREATE TABLE page.large (id INT PRIMARY KEY, text LONGTEXT)",
         "INSERT INTO page.large VALUES (0, 'a')",
@@ -902,11 +948,13 @@ def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
     page.find("article.run .badge", "is at task ingest")
     cancel = page.find("article.run button", "Cancel")
     page.browser.execute_script("arguments[0].focus()", cancel)
-    page.find("article.run dl", "Decoding tasks done\n0 of 1")
+    page.find("article.run dl", "Slices decoded\n0 of ")
     page.find("article.run dl", "Windows sealed\n0 of 1")
     assert page.browser.switch_to.active_element == cancel
     log = page.find("article.run a").get_attribute("href") or ""
     assert unquote(log).endswith(f"/dags/{dag}/runs/{run_id}/tasks/ingest")
+    spark = page.find("article.run a", "Spark").get_attribute("href") or ""
+    assert answers(spark)
     for scheme, pixels in product(("light", "dark"), (1280, 390)):
         theme(page, scheme)
         width(page, pixels)
@@ -924,6 +972,7 @@ def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
     page.find("#toasts", f"Run {run_id} cancelled")
     page.find("section[aria-label=Runs] tr", "failed in task ingest")
     wait_until(lambda: not page.browser.find_elements(By.CSS_SELECTOR, "article.run"), "no run is under way", WAIT)
+    wait_until(lambda: not answers(spark), "the job of the run has ended", WAIT)
     file.write_text(text)
     assert site.run(dag)[""] == "success"
     assert len(committed(site.kafka.bootstrap, "page.large")) == 6

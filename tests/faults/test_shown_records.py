@@ -20,16 +20,16 @@ from changefeed.settings.file import read_pipeline
 pytestmark = pytest.mark.extended
 
 
-def search(feed: Feed, table: str, topic: str) -> tuple[ShownRecord, ...]:
-    """What Records of the pipeline shows of the topic of a table."""
+def search(feed: Feed, table: str, topic: str, limit: int = 1000) -> tuple[ShownRecord, ...]:
+    """What Records of the pipeline shows of the topic of a table, the newest first."""
     environment, pipeline = feed.env(), read_pipeline(feed.folder / "pipelines" / f"{feed.name}.yaml")
     connections = PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
     state = connections.commit_log().read_all().get(feed.name, EMPTY_STATE)
     topics = pipeline_topics(pipeline, {f"{feed.name}.{table}": topic}, state)
     chosen = find_topic(topics, None, f"{feed.name}.{table}")
     assert chosen is not None
-    found = read_records(connections, topics, chosen, state, RecordFilter(), limit=1000)
-    assert found.searched.is_complete
+    found = read_records(connections, topics, chosen, state, RecordFilter(), limit=limit)
+    assert found.searched.is_complete or limit < 1000
     return found.records
 
 
@@ -66,6 +66,9 @@ def test_records_show_no_row_of_another_pipeline_in_the_topic(feed: Feed, tmp_pa
         for table in ("accounts", "journal"):
             records = records_of(feed.kafka.bootstrap, f"{shared}.{table}")
             own = {each.name: shown(each, table, shared) for each in (feed, second)}
+            for each in (feed, second):
+                newest = [one.id for one in search(each, table, f"{shared}.{table}")][:5]
+                assert [one.id for one in search(each, table, f"{shared}.{table}", limit=5)] == newest
             first = [id for id in event_ids(records) if id in dict(own[feed.name])]
             is_between.append(event_ids(records)[: len(first)] != first)
             assert sorted(own[feed.name] + own[second.name]) == sorted(

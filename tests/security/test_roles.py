@@ -41,6 +41,8 @@ BODIES = {
     "/snapshot/resume": {},
     "/verify": {},
     "/unpark": {},
+    "/dead-letters/discard/plan": {},
+    "/dead-letters/discard": {"up_to": {"0": 0}, "why": "a test"},
 }
 """Valid bodies by the end of the path."""
 

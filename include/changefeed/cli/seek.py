@@ -44,14 +44,15 @@ def seek(
     Refused while a run of the pipeline is alive, and without a reason (--why). Exits 1 if it is refused or not
     confirmed.
     """
-    from changefeed.operations.seek import check_reason, plan_seek
+    from changefeed.operations.seek import plan_seek
     from changefeed.operations.seek import seek as move
+    from changefeed.settings.requests.request import check_reason
 
     request = SeekRequest.of(arguments)
     pipeline = load_pipeline(name)
     connections, store = connections_of(pipeline), store_of(pipeline)
     if not only_plan:
-        check_reason(request.why)
+        check_reason(request.why, "a seek")
     planned = plan_seek(connections, request.to, store, expected=request.expected, finish=bool(finish))
     _show(planned, as_json=as_json, only_plan=only_plan)
     if only_plan:

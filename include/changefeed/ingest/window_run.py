@@ -54,7 +54,8 @@ from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, window_files
 from changefeed.source.mysql.session import Session
 from changefeed.spark.failures import raise_spark_failures
-from changefeed.spark.progress import MessageCount, show_progress
+from changefeed.spark.progress import StageCount, show_progress
+from changefeed.spark.progress_line import SLICES, TOPIC_PARTITIONS
 from changefeed.spark.stages.batch_store import BatchStore, batch_store
 from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.decoding import Decoding
@@ -522,10 +523,10 @@ def _publish_many_slices(
     spark: SparkTarget, decode: DecodeTask, publish: WindowPublishTask, cuttings: Iterable[Cutting], tasks: int
 ) -> tuple[Sequence[Slice], _Outcome]:
     """Decode slices while later ones are still being cut, then publish each topic-partition in one task."""
-    outcome, messages = _Outcome(), MessageCount(spark)
+    outcome, decoded = _Outcome(), StageCount(spark, SLICES)
     store = batch_store(spark, decode.folder)
-    with Decoding(spark, messages, store) as decoding:
-        with show_progress(spark, "decode", messages=messages) as shown_tasks:
+    with Decoding(spark, decoded, store) as decoding:
+        with show_progress(spark, "decode", count=decoded) as shown_tasks:
             for cutting in cuttings:
                 _collect(outcome, decoding.read_ended())  # the first error ends the run, before the rest is scouted
                 decode = _add_slices(decode, cutting)
@@ -539,17 +540,18 @@ def _publish_many_slices(
             with show_progress(spark, "compare", len(set(assigned_tasks.values()))):
                 _compare_stored(store, publish)
         if assigned_tasks:
-            published = MessageCount(spark)
+            published = StageCount(spark, TOPIC_PARTITIONS, len(assigned_tasks))
             with show_progress(spark, "publish", len(set(assigned_tasks.values())), published):
-                _collect(outcome, _publish_stored(store, publish, published.add))
+                _collect(outcome, _publish_stored(store, publish, published))
     return decode.slices, outcome
 
 
-def _publish_stored(store: BatchStore, task: WindowPublishTask, count: Callable[[int], None]) -> list[TaskMessage]:
+def _publish_stored(store: BatchStore, task: WindowPublishTask, count: StageCount) -> list[TaskMessage]:
     def stage(number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
         for message in publish_batches(task, number, stored):
             if isinstance(message, PublishedPartition):
-                count(message.receipt.messages)
+                count.add_part()
+                count.add_messages(message.receipt.messages)
             yield message
 
     return store.publish(stage, task.assigned_tasks)

@@ -338,6 +338,21 @@ def _newest_records(admin: KafkaAdminClient, partitions: Iterable[TopicPartition
     return {at: record.timestamp for at, record in newest.items() if record.timestamp >= 0}
 
 
+def delete_oldest_records(connection: KafkaConnection, topic: str, partition: int, up_to: int) -> None:
+    """Delete the records of a partition up to and including the offset ``up_to``, as its retention would.
+
+    Raises TopicError if the ACL Delete is missing or the topic is only compacted, BrokerUnavailableError.
+    """
+    try:
+        with connection.admin() as admin:
+            admin.delete_records({TopicPartition(topic, partition): up_to + 1})
+    except TopicError as error:
+        raise TopicError(
+            f"the records of partition {partition} of topic {topic!r} cannot be deleted: {error} To delete records, "
+            "the principal needs Delete on the topic, and its cleanup.policy must contain delete."
+        ) from error
+
+
 def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[str]:
     """The compacted ones of the topics ``names``; without the ACL DescribeConfigs none.
 

@@ -23,6 +23,11 @@ Stop = Literal["", "records", "bytes", "seconds"]
 """The limit that ended a search; '' if none did."""
 
 
+Matches = Callable[[KafkaRecord, "KafkaRecord | None"], bool]
+"""Whether a record is wanted. The second one is the record before it in its partition; None if that was not read with
+it. The function may read from the reader of the search."""
+
+
 class RangeReader(Protocol):
     """Reads ranges of partitions, as `PartitionReader` does."""
 
@@ -78,7 +83,7 @@ def search_backwards(
     reader: RangeReader,
     ranges: Mapping[TopicPartition, tuple[int, int]],
     count: int,
-    matches: Callable[[KafkaRecord], bool],
+    matches: Matches,
     *,
     limits: SearchLimits,
     timeout_seconds: float,
@@ -108,10 +113,10 @@ class _Part:
     found: list[tuple[float, KafkaRecord]] = field(default_factory=list)
     """Matching records, the newest first, each with `oldest_ms` at the record."""
 
-    def add(self, records: Sequence[KafkaRecord], matches: Callable[[KafkaRecord], bool]) -> None:
-        for record in reversed(records):
+    def add(self, records: Sequence[KafkaRecord], matches: Matches) -> None:
+        for record, before in zip(reversed(records), (*reversed(records[:-1]), None), strict=False):
             self.oldest_ms = min(self.oldest_ms, record.timestamp_ms)
-            if matches(record):
+            if matches(record, before):
                 self.found.append((self.oldest_ms, record))
 
 
@@ -120,7 +125,7 @@ class _Search:
         self,
         ranges: Mapping[TopicPartition, tuple[int, int]],
         count: int,
-        matches: Callable[[KafkaRecord], bool],
+        matches: Matches,
         limits: SearchLimits,
         deadline: float,
     ) -> None:
@@ -178,9 +183,9 @@ class _Search:
         self._read += sum(map(len, records.values()))
         return records
 
-    def _matches_in_time(self, record: KafkaRecord) -> bool:
+    def _matches_in_time(self, record: KafkaRecord, before: KafkaRecord | None) -> bool:
         self._check_time()  # to match may be to search many windows, or to ask a registry
-        return self._matches(record)
+        return self._matches(record, before)
 
     def _check_time(self) -> None:
         if time.monotonic() > self._deadline:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from changefeed.errors import SettingsError
@@ -17,7 +18,7 @@ from changefeed.model.manifest import Manifest
 from changefeed.operations.former_names import FormerNames
 from changefeed.operations.pipeline_topics import PipelineTopic, last_windows
 from changefeed.operations.record_filter import COMMIT_HEADER, RecordFilter
-from changefeed.operations.record_search import Searched, SearchLimits, event_id, search_backwards
+from changefeed.operations.record_search import Matches, Searched, SearchLimits, event_id, search_backwards
 from changefeed.operations.shown_records import RecordView, ShownRecord
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.schema_history import load_history
@@ -119,7 +120,7 @@ class _TopicSearch:
 
     def in_all(self, reader: PartitionReader, ranges: Mapping[TopicPartition, tuple[int, int]]) -> FoundRecords:
         """The records that match, of all partitions."""
-        return self._search(reader, ranges, self._matches)
+        return self._search(reader, ranges, partial(self._matches, reader))
 
     def in_partition(
         self, reader: PartitionReader, ranges: Mapping[TopicPartition, tuple[int, int]], key: bytes
@@ -134,54 +135,51 @@ class _TopicSearch:
         number = partition_of(key, b"", count)
         keys_choose: list[bool] = []
 
-        def matches(record: KafkaRecord) -> bool:
+        def matches(record: KafkaRecord, before: KafkaRecord | None) -> bool:
             if record.key is not None:
                 fits = record.key.startswith(b"{") and not record.key.startswith(b'{"schema":')
                 keys_choose.append(fits and partition_of(record.key, b"", count) == number)
-            return self._matches(record)
+            return self._matches(reader, record, before)
 
         found = self._search(reader, {(self.topic.topic, number): ranges[self.topic.topic, number]}, matches)
         has_answer = bool(found.records) or found.searched.stopped_by != ""
         return found if has_answer and keys_choose and all(keys_choose) else None
 
     def _search(
-        self,
-        reader: PartitionReader,
-        ranges: Mapping[TopicPartition, tuple[int, int]],
-        matches: Callable[[KafkaRecord], bool],
+        self, reader: PartitionReader, ranges: Mapping[TopicPartition, tuple[int, int]], matches: Matches
     ) -> FoundRecords:
         records, searched = search_backwards(
             reader, ranges, self.limit, matches, limits=self.limits, timeout_seconds=self.timeout_seconds
         )
-        own = [record for record in records if record.value is not None or not self._is_foreign_delete(reader, record)]
-        shown = [self.view.show(record, self.owner.windows.number_of(record)) for record in own]
+        shown = [self.view.show(record, self.owner.windows.number_of(record)) for record in records]
         return FoundRecords(tuple(shown), searched)
 
-    def _matches(self, record: KafkaRecord) -> bool:
+    def _matches(self, reader: PartitionReader, record: KafkaRecord, before: KafkaRecord | None) -> bool:
         if not self.conditions.matches(record):
             return False
         if self.conditions.key and not self.conditions.matches_key(self.view.key(record)):
             return False
-        return self.topic.kind not in _CHOSEN or self._is_own(record)
+        if self.topic.kind not in _CHOSEN:
+            return True
+        return self._is_own(record) and (record.value is not None or self._deletes_own(reader, record, before))
 
     def _is_own(self, record: KafkaRecord) -> bool:
         return self.owner.has_published(record, self.view.named_tables(record))
 
-    def _is_foreign_delete(self, reader: PartitionReader, tombstone: KafkaRecord) -> bool:
-        """Whether another pipeline wrote the tombstone: it names no table, but the record of its delete before it does.
+    def _deletes_own(self, reader: PartitionReader, tombstone: KafkaRecord, before: KafkaRecord | None) -> bool:
+        """Whether the pipeline wrote the tombstone: it names no table, but the record of its delete before it does.
 
-        False if that record is not there any more, as in a compacted topic.
+        True if that record is not there any more, as in a compacted topic.
         """
         event = event_id(tombstone)
-        if self.topic.kind not in _CHOSEN or event is None or not event.step:
-            return False
-        before = {(tombstone.topic, tombstone.partition): (tombstone.offset - 1, tombstone.offset)}
-        deletes = reader.between(before, timeout_seconds=self.timeout_seconds) if tombstone.offset else iter(())
-        for record in deletes:
-            its = event_id(record)
-            if its is not None and replace(its, step=event.step) == event:
-                return not self._is_own(record)
-        return False
+        if event is None or not event.step or not tombstone.offset:
+            return True
+        if before is None:
+            place = {(tombstone.topic, tombstone.partition): (tombstone.offset - 1, tombstone.offset)}
+            before = next(iter(list(reader.between(place, timeout_seconds=self.timeout_seconds))), None)
+        if before is None or (its := event_id(before)) is None or replace(its, step=event.step) != event:
+            return True
+        return self._is_own(before)
 
 
 @dataclass(frozen=True)
@@ -198,9 +196,7 @@ class _Owner:
 
     @classmethod
     def of(cls, pipeline: Pipeline, state: CommitLogState, windows: RecordWindows) -> _Owner:
-        first = (record.checkpoint.server_uuid for record in state.of(FirstRecord))
-        sealed = (manifest.window.server_uuid for manifest in last_windows(state))
-        return cls(pipeline, frozenset((*first, *sealed)), windows)
+        return cls(pipeline, servers_of(state), windows)
 
     def has_published(self, record: KafkaRecord, named: Collection[str]) -> bool:
         """Whether the pipeline published ``record``, whose value has rows of the tables ``named``, if it has names.
@@ -216,6 +212,13 @@ class _Owner:
     def _captures(self, name: str) -> bool:
         database, _, table = name.partition(".")
         return self.pipeline.tables.matches(database, table)
+
+
+def servers_of(state: CommitLogState) -> frozenset[str]:
+    """The UUIDs of the servers from which the pipeline has published, of those that its commit log still names."""
+    first = (record.checkpoint.server_uuid for record in state.of(FirstRecord))
+    sealed = (manifest.window.server_uuid for manifest in last_windows(state))
+    return frozenset((*first, *sealed))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from changefeed.pipeline.plan import other_binlog, plan
 from changefeed.pipeline.planned_run import PlannedRun
 from changefeed.pipeline.windows import checkpoint_after_seek, commit_log_state, latest_checkpoint
 from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.request import check_reason
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
 
@@ -292,7 +293,7 @@ def seek(
       past the target of a seek that was to skip changes.
     - FencedError if the seek slept for longer than its lease before step 2.
     """
-    check_reason(why)
+    check_reason(why, "a seek")
     pipeline = connections.pipeline
     ensure_commit_log(connections)
     with connections.lease_between_windows() as lease:
@@ -377,12 +378,6 @@ def _move_checkpoint(store: CheckpointStore, expected: Checkpoint | None, target
             if expected is not None and expected.window >= target.window:
                 return None
     return store.replace(expected, target)
-
-
-def check_reason(why: str) -> None:
-    """Raises SettingsError if the reason of a seek is empty."""
-    if not why.strip():
-        raise SettingsError("a seek needs a reason (why): it is what the next person reads in the record")
 
 
 def seeks(connections: PipelineConnections) -> list[SeekRecord]:

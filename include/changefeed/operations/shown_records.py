@@ -16,6 +16,7 @@ from changefeed.formats.reader import JsonImage, ReadChange, RecordReader, Schem
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.operations.former_names import FormerNames
 from changefeed.operations.pipeline_topics import PipelineTopic
+from changefeed.operations.record_filter import COMMIT_HEADER
 from changefeed.operations.record_search import event_id
 from changefeed.operations.record_values import RecordValues, text_of
 from changefeed.settings.pipeline import Pipeline
@@ -84,6 +85,7 @@ class ShownRecord:
             "timestamp_ms": self.record.timestamp_ms,
             "id": self.id,
             "coordinates": self.coordinates,
+            "commit": headers.get(COMMIT_HEADER, ""),
             "gtid": headers.get("changefeed.gtid", ""),
             "key": self.key,
             "value": self.value,

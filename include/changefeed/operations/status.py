@@ -22,7 +22,7 @@ class Status:
     """The status of a pipeline. ``state`` is new (no checkpoint yet), current, behind or error (see ``error``).
 
     A pipeline is behind if its source's binlog has any event after its checkpoint. On a busy server, it is always
-    behind between runs.
+    behind between runs. With continuous runs, ``checkpoint`` is the end of the last sealed window.
     """
 
     pipeline: str
@@ -118,6 +118,8 @@ def _status(connections: PipelineConnections, store: CheckpointStore) -> Status:
     head = None
     try:
         checkpoint = store.load(pipeline.name)
+        if checkpoint is not None and pipeline.windows is not None:
+            checkpoint = _last_sealed(connections, checkpoint)
         with connections.session() as session:
             uuid = source.server_uuid(session)
             at = source.head(session)
@@ -144,6 +146,21 @@ def _status(connections: PipelineConnections, store: CheckpointStore) -> Status:
         lag_bytes=lag,
         error=error,
     )
+
+
+def _last_sealed(connections: PipelineConnections, stored: Checkpoint) -> Checkpoint:
+    """The end of the last sealed window, if it is after the ``stored`` checkpoint, which a continuous run moves only
+    every ten seconds; else that checkpoint, also if Kafka cannot be read."""
+    from changefeed.pipeline.windows import last_stable_state, latest_checkpoint  # load the client of Kafka
+
+    try:
+        state = last_stable_state(connections)
+        latest = latest_checkpoint(stored.pipeline, state)
+    except ChangefeedError:
+        return stored
+    if latest is None or latest[0].window <= stored.window or latest[0].window not in state.seals:
+        return stored
+    return replace(latest[0], committed_at_ms=state.seals.written_at_ms(latest[0].window))
 
 
 def _without_checkpoint(connections: PipelineConnections, uuid: str, head: BinlogCoordinates) -> Status:

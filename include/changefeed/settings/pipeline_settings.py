@@ -291,7 +291,7 @@ class SparkSettings(Section):
     """On a cluster: how long the jobs of a run wait for an executor. After that the run fails and can be retried."""
     conf: dict[str, str] = Field(default={}, repr=False)
     """Spark's own settings. `spark.speculation` stays off, and the settings that close Spark's ports and files stay on.
-    """
+    With `spark.ui.enabled: "true"` a job has Spark's web page, and the page of a run under way links to it."""
 
     @model_validator(mode="after")
     def _check_deploy_mode(self) -> SparkSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import shlex
 import shutil
@@ -32,8 +33,10 @@ from changefeed.spark.conf import (
     properties,
 )
 from changefeed.spark.connect import connect_session
+from changefeed.spark.progress_line import web_page_text
 from changefeed.spark.target import ClusterSpark, LocalSpark, SparkTarget
 
+_log = logging.getLogger(__name__)
 INCLUDE = Path(__file__).parents[2]
 
 
@@ -114,10 +117,11 @@ def _target(spark_session: SparkSession, pipeline: Pipeline) -> SparkTarget:
 
 
 def start_session(pipeline: Pipeline, output: IO[bytes] | None = None) -> SparkSession:
-    """A session on the pipeline's master, without a web page. Its JVM writes to ``output``, by default to stderr.
+    """A session on the pipeline's master, without a web page unless `spark.conf` enables it.
 
-    Its workers have the Python of `spark.conf` (spark.pyspark.python) or PYSPARK_PYTHON, else this one. Raises
-    SettingsError if Spark or its context does not start.
+    Its JVM writes to ``output``, by default to stderr. Its workers have the Python of `spark.conf`
+    (spark.pyspark.python) or PYSPARK_PYTHON, else this one. Raises SettingsError if Spark or its context does not
+    start.
     """
     master = pipeline.spark.master
     named = pipeline.spark.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -191,4 +195,6 @@ def _session(output: IO[bytes] | None = None) -> SparkSession:
             f"{', '.join(missing)}: anybody who reaches a port of a run could read its rows and passwords. Nothing "
             "was published. Set these where the job is submitted (docs/explanation/security.md)."
         )
+    if url := context.uiWebUrl:
+        _log.info("%s", web_page_text(url))
     return session

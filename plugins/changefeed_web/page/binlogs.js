@@ -41,15 +41,29 @@ function fill(input, value) {
   input.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-// A field for a date and a time in UTC, with the hint that says so. `utcOf` is its value for a request, "" without one.
+// A field for a date and a time in UTC. `utcOf` is its value for a request, "" without one.
 export const timeInput = (name, required = false) => el("input", { type: "datetime-local", name, required, step: 1, max: "9999-12-31T23:59:59" });
-export const timeHint = (more = "") => `in UTC, where it is ${utcText(Date.now())} now${more ? `; ${more}` : ""}`;
 export const utcOf = ({ value }) => (value ? `${value.length === 16 ? `${value}:00` : value.slice(0, 19)}Z` : "");
-export const setUtc = (input, milliseconds) => { input.value = new Date(milliseconds).toISOString().slice(0, 19); };
+export const setUtc = (input, milliseconds) => fill(input, new Date(milliseconds).toISOString().slice(0, 19));
+
+// The hint of a field in UTC. Beside it, all times of the page are in the browser's time zone, so it has the chosen time there, too.
+export function timeHint(input, more = "") {
+  const text = el("span", {});
+  const draw = () => {
+    const moment = new Date(utcOf(input) || Date.now());
+    const here = moment.getTimezoneOffset() ? `${moment.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })} in your time zone` : "";
+    const now = input.value ? "" : `, where it is ${utcText(Date.now())} now`;
+    text.replaceChildren(`in UTC${now}${here ? `${now ? ", " : ": "}${here}` : ""}${more ? `; ${more}` : ""}`);
+  };
+  input.addEventListener("input", draw);
+  input.addEventListener("change", draw);
+  draw();
+  return text;
+}
 
 // A date-and-time field that writes its time into a field which takes other values, too.
 export function timeChoice(input) {
   const time = el("input", { type: "datetime-local", step: 1, "data-free": true });
   time.addEventListener("change", () => fill(input, utcOf(time)));
-  return el("label", {}, "Or a time", el("small", {}, `${timeHint()}; it is written into the field To`), time);
+  return el("label", {}, "Or a time", el("small", {}, timeHint(time, "it is written into the field To")), time);
 }

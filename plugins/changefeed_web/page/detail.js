@@ -19,7 +19,7 @@ const TABS = {
   tables: ["tables", "schema", "topics"],
   records: [], // records.js
   runs: ["runs"],
-  history: ["snapshots", "backfills", "verifications", "seeks"],
+  history: ["snapshots", "backfills", "verifications", "seeks", "discards"],
   settings: [],
 };
 
@@ -47,6 +47,7 @@ export async function detail(main, alive, name, tab) {
     backfills: el("section", { class: "card", "aria-label": "Backfills" }),
     verifications: el("section", { class: "card", "aria-label": "Verifications" }),
     seeks: el("section", { class: "card", "aria-label": "Seeks" }),
+    discards: el("section", { class: "card", "aria-label": "Discards", hidden: true }),
   };
   // The overview counts the rows of snapshots.
   const read = new Set([...shownParts, ...(tab === "overview" ? ["snapshots"] : [])].map((part) => parts[part]));
@@ -281,6 +282,12 @@ export async function detail(main, alive, name, tab) {
       one.before ? el("button", { onclick: () => seekDialog(path, seen.pipeline, refresh, one.before) }, "Seek back") : ""])));
   };
 
+  const drawDiscards = (discards) => {
+    parts.discards.hidden = !discards.length;
+    parts.discards.replaceChildren(el("h2", {}, "Discarded dead letters"), table("Discards", ["When", "User", "#Dead letters", "~Tables", "Up to, by partition", "~Reason"], discards.map((one) => [
+      when(one.at_ms), one.who, number(one.letters), one.tables.join(", "), el("code", {}, Object.entries(one.up_to).map(([partition, offset]) => `${partition}: ${offset}`).join(", ")), one.why])));
+  };
+
   const refresh = async () => {
     round += 1;
     const mine = round;
@@ -322,6 +329,7 @@ export async function detail(main, alive, name, tab) {
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
       quietly("verifications", parts.verifications, drawVerifications),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
+      quietly("discards", parts.discards, (found) => drawDiscards(found.discards)),
     ]);
     if (!isLast()) return;
     servers.draw(outage);

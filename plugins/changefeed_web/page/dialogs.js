@@ -2,7 +2,7 @@
 
 import { airflow, post, REQUIRED } from "./api.js";
 import { beginOf, binlogFiles, timeChoice, timeHint, timeInput, utcOf } from "./binlogs.js";
-import { bytes, el, number, problem, shown, table, toast } from "./dom.js";
+import { bytes, el, number, problem, shown, table, toast, when } from "./dom.js";
 
 export function dialog(title, ...content) {
   const box = el("dialog", { "aria-labelledby": "dialog-title" }, el("div", { class: "stack" },
@@ -122,11 +122,12 @@ export function backfillDialog(path, pipeline, after, from = { file: "", tables:
   const { choice, note } = binlogFiles(path);
   const ofFile = (label, hint, one) => el("div", {}, field(label, hint, one), choice(one, "Choose a binlog file"));
   const ofBegin = (label, hint, one) => el("div", {}, field(label, hint, one), choice(one, "Begin of a binlog file", beginOf));
+  const [since, until] = [timeInput("from_time", true), timeInput("to_time")];
   const forms = {
     files: [ofFile("From file", "first binlog file", input("from_file", "binlog.000012", true)), ofFile("To file", "last binlog file, included; empty: the first one", input("to_file"))],
     coordinates: [ofBegin("From", "FILE:POSITION of a commit boundary", input("from_coordinates", "binlog.000012:4", true)), ofBegin("To", "FILE:POSITION, not included", input("to_coordinates", "", true))],
     gtids: [field("GTID set", "publishes the shortest range with all of these transactions", input("gtids", "", true), true)],
-    times: [field("From", timeHint(), timeInput("from_time", true)), field("To", "in UTC, not included; empty: now", timeInput("to_time"))],
+    times: [field("From", timeHint(since), since), field("To", timeHint(until, "not included; empty: now"), until)],
   };
   const kind = el("select", { name: "kind" }, [["files", "Binlog files"], ["coordinates", "Coordinates"], ["gtids", "GTIDs"], ["times", "Times"]].map(([value, text]) => el("option", { value }, text)));
   const groups = Object.entries(forms).map(([name, fields]) => el("div", { class: "fields", "data-form": name }, fields));
@@ -339,4 +340,29 @@ export function cancelDialog(path, run, after) {
     message, el("div", { class: "row" }, end, back));
   back.addEventListener("click", () => box.close());
   startAtOnce(box, message, end, `${path}/runs/${encodeURIComponent(run)}/cancel`, () => undefined, () => `Run ${run} cancelled`, after);
+}
+
+// A discard of dead letters. `upTo` has the offset of the last one by partition; {} for all that are there now.
+export function discardDialog(path, upTo, after) {
+  const [partition] = Object.keys(upTo);
+  const why = el("input", { name: "why", autocomplete: "off", required: true, "data-free": true });
+  const message = el("div", { "aria-live": "polite" });
+  const plan = el("button", {}, "Show what is deleted");
+  const start = el("button", { class: "danger", disabled: true }, "Delete the dead letters");
+  const box = dialog("Discard dead letters",
+    el("p", {}, partition === undefined ? "Deletes all dead letters of the pipeline that are there now."
+      : `Deletes this dead letter and all older ones of partition ${partition}: Kafka deletes no single record, only the oldest ones of a partition.`),
+    el("p", { class: "soft" }, "This cannot be undone. Records of other topics stay. What was not published is published by a replay or a snapshot."),
+    field("Reason", "stored in the record of the discard; the plan does not need it", why), message, el("div", { class: "row" }, plan, start));
+  form(box, message, plan, start, {
+    planPath: `${path}/dead-letters/discard/plan`,
+    startPath: `${path}/dead-letters/discard`,
+    after,
+    values: () => ({ up_to: upTo, why: why.value.trim() }),
+    show: (planned) => (planned.letters ? el("div", {},
+      el("p", {}, el("strong", {}, `${number(planned.letters)} dead ${planned.letters === 1 ? "letter" : "letters"}`), " of ", el("code", {}, planned.topic), ", of changes from ", when(planned.oldest_ms), " to ", when(planned.newest_ms)),
+      table("Dead letters", ["Table or topic", "#Dead letters"], Object.entries(planned.tables).map(([name, count]) => [name, number(count)])))
+      : el("p", {}, "There is no dead letter.")),
+    started: { more: (planned) => ({ up_to: planned.up_to }), text: (done) => `${number(done.letters)} dead ${done.letters === 1 ? "letter" : "letters"} deleted` },
+  });
 }

@@ -1,5 +1,6 @@
-// All pipelines: first the state that Airflow has of them, then each one's position as its source answers. Only rows on the
-// screen are refreshed, several by one request.
+// All pipelines: first the state that Airflow has of them, then each one's position as its source answers. Rows on the screen are
+// refreshed, several by one request, and others when they come there, when Airflow has another state of them, or while a run is
+// under way.
 
 import { get } from "./api.js";
 import { ago, bytes, duration, el, empty, every, loading, problem } from "./dom.js";
@@ -10,6 +11,7 @@ import { badge, facts, notLoaded, Outage } from "./state.js";
 const EVERY_MS = 10000;
 const AIRFLOW_EACH = 6; // refreshes between two reads of all pipelines' states in Airflow
 const BATCH = 20; // pipelines of a request
+const RUNNING = 40; // pipelines off the screen with a run under way that are read again after each read of Airflow's states
 const ROWS_FROM = 5; // pipelines
 const WIDE = matchMedia("(min-width: 800px)");
 const HEADS = ["Pipeline", "Status", "Newest change published", "Rows, last hour", "Last error"];
@@ -37,12 +39,13 @@ async function follow(view, alive) {
   view.sort();
   let looks = 0;
   let waiting = null;
-  const scrolled = () => {
-    if (!alive()) { removeEventListener("scroll", scrolled); return; }
+  const moved = () => {
+    if (!alive()) { removeEventListener("scroll", moved); return; }
     clearTimeout(waiting);
     waiting = setTimeout(() => { if (alive()) look(onScreen().filter((place) => Date.now() - place.readAt > EVERY_MS)); }, 300);
   };
-  addEventListener("scroll", scrolled, { passive: true });
+  addEventListener("scroll", moved, { passive: true });
+  view.filtered = moved;
   await every(EVERY_MS, alive, async () => {
     looks += 1;
     const changed = looks % AIRFLOW_EACH ? [] : await readAirflow(view);
@@ -76,8 +79,8 @@ async function readPlaces(view, places, alive) {
 
 const stateInAirflow = ({ known, paused, last_run: last }) => `${known} ${paused} ${last && last.state}`;
 
-// The states in Airflow of all pipelines, also of new ones; returns the places whose servers have to be read: the new ones, and
-// those whose state was Airflow's, and is not any more.
+// The states in Airflow of all pipelines, also of new ones; returns the places whose servers have to be read: the new ones, those
+// whose state was Airflow's and is not any more, and of those with a run under way the ones that were read longest ago.
 async function readAirflow(view) {
   let found;
   try {
@@ -88,14 +91,17 @@ async function readAirflow(view) {
   view.update(found);
   const byName = new Map(found.pipelines.map((one) => [one.name, one]));
   const changed = [];
+  const running = []; // a run of another minute has the same state
   for (const place of view.places) {
     const fresh = byName.get(place.pipeline.name);
     const { standing } = place.pipeline;
     const { dag, last_error: error } = fresh;
     if (fresh.standing.text !== "…") view.replace(place, { ...place.pipeline, dag, last_error: error, standing: standing.kind === "bad" && fresh.standing.kind !== "bad" ? standing : fresh.standing });
     else if (!place.readAt || stateInAirflow(place.pipeline.dag) !== stateInAirflow(dag)) changed.push(place);
+    else if (dag.running.length) running.push(place);
   }
-  return changed;
+  running.sort((one, other) => one.readAt - other.readAt);
+  return [...changed, ...running.slice(0, RUNNING)];
 }
 
 const ORDER = ["bad", "warn", "", "good"];
@@ -110,6 +116,7 @@ class View {
     this.places = [];
     this.state = null; // the chosen state; null for all
     this.failed = null; // the error of the last request
+    this.filtered = () => {}; // called when other rows may be on the screen
     this.search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines", oninput: () => this.filter() });
     this.states = el("div", { class: "row states", role: "group", "aria-label": "Show pipelines in a state" });
     this.summary = el("p", { class: "unseen", role: "status" }); // the buttons show the same
@@ -198,6 +205,7 @@ class View {
       shown.hidden = !isWanted && !hasFocus(shown); // hidden, it would lose the focus
     }
     this.nothing.hidden = !this.places.length || this.places.some(({ shown }) => !shown.hidden);
+    this.filtered();
   }
 
   tally() {

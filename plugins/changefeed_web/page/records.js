@@ -3,7 +3,7 @@
 import { airflow, get } from "./api.js";
 import { setUtc, timeHint, timeInput, utcOf } from "./binlogs.js";
 import { tabBar } from "./detail.js";
-import { backfillDialog } from "./dialogs.js";
+import { backfillDialog, discardDialog } from "./dialogs.js";
 import { coordinates, el, hollow, loading, number, problem, table, toast } from "./dom.js";
 import { Outage } from "./state.js";
 
@@ -45,16 +45,22 @@ export async function records(main, alive, name) {
     if (alive()) content.replaceChildren(error.status === 403 ? hollow("h2", "You may not see records", error.message) : problem("The topics cannot be read", error.message));
     return;
   }
-  if (alive()) search(content, alive, path, found.topics, (letter) => retry(pipelinePath, letter, alive));
+  if (!alive()) return;
+  search(content, alive, path, found.topics, {
+    retryLetter: (letter) => retry(pipelinePath, letter, alive),
+    discard: (upTo, after) => discardDialog(pipelinePath, upTo, after),
+  });
 }
 
-const LETTERS = "Dead letters are records that Kafka refused, and changes for which a function failed. They stay in this topic until its retention deletes them. No run reads them, so nothing has to be discarded.";
+const LETTERS = "Dead letters are records that Kafka refused, and changes for which a function failed. No run reads them. They stay in this topic until its retention deletes them, or until they are discarded. ";
 
-// Returns what opens the replay of the binlog file and the table of a dead letter.
+// Returns what opens the replay of the binlog file and the table of a dead letter. A row of an XA transaction is published by the
+// file of its commit.
 async function retry(path, letter, alive) {
-  const [file] = letter.coordinates.split(/:(?=\d+$)/);
+  const [file] = (letter.commit || letter.coordinates).split(/:(?=\d+$)/);
   const tables = letter.tables.length ? `the changes of ${letter.tables.join(", ")}` : "all changes";
-  const about = `Publishes ${tables} in ${file} again, not only this record. The reason was: ${letter.reason}. Remove its cause first, or the record becomes a dead letter again. With a suffix, the changes go to topics of their own; without one, consumers of the live topics get all of them a second time.`;
+  const isLater = letter.commit && !letter.coordinates.startsWith(`${file}:`);
+  const about = `Publishes ${tables} in ${file} again, not only this record.${isLater ? " That file has the XA COMMIT of its row; the plan counts such rows only in the file where they were prepared." : ""} The reason was: ${letter.reason}. Remove its cause first, or the record becomes a dead letter again. With a suffix, the changes go to topics of their own; without one, consumers of the live topics get all of them a second time.`;
   try {
     const pipeline = await get(path);
     return () => { if (alive()) backfillDialog(path, pipeline, async () => {}, { file, tables: letter.tables, about }); };
@@ -63,8 +69,9 @@ async function retry(path, letter, alive) {
   }
 }
 
-// The form of a search, and its result. `retryLetter` is called with a dead letter.
-function search(content, alive, path, topics, retryLetter) {
+// The form of a search, and its result. `retryLetter` is called with a dead letter, `discard` with the offset of the last one by
+// partition, and with what to do afterwards.
+function search(content, alive, path, topics, { retryLetter, discard }) {
   if (!topics.length) {
     content.replaceChildren(hollow("h2", "No topic yet", "The pipeline captures no table now, and has published nothing."));
     return;
@@ -74,12 +81,13 @@ function search(content, alive, path, topics, retryLetter) {
   const conditions = { key: input("key", '7 or {"id":7}'), id: input("id", "SERVER_UUID/FILE:POSITION/ROW"),
     coordinates: input("coordinates", "binlog.000012:4077"), since: timeInput("since"), until: timeInput("until") };
   const status = el("p", { class: "soft", role: "status" });
-  const about = el("p", { class: "soft" }, LETTERS);
+  const about = el("div", { class: "row between" }, el("p", { class: "soft" }, LETTERS), el("button", { onclick: () => discard({}, () => run()) }, "Discard all…"));
   const result = el("div", { class: "stack" });
   let busy = false;
   let again = false; // the conditions changed while a search was under way
 
   const read = async () => {
+    for (const one of Object.values(conditions)) one.dispatchEvent(new Event("change")); // their hints are of the new values
     const given = Object.entries(conditions).map(([name, one]) => [name, one.type === "datetime-local" ? utcOf(one) : one.value.trim()]).filter(([, value]) => value);
     const query = new URLSearchParams([["topic", topic.value], ["limit", limit.value], ...given]);
     about.hidden = topics.find((one) => one.topic === topic.value).kind !== "dead letters";
@@ -90,7 +98,7 @@ function search(content, alive, path, topics, retryLetter) {
       if (!alive() || again) return;
       status.replaceChildren(answer.exists ? outcome(answer.records.length, answer.searched, given.length > 0)
         : "The topic does not exist yet. The first run that publishes to it creates it.");
-      draw(result, answer, { searchKey, retryLetter }, searchBefore);
+      draw(result, answer, { searchKey, retryLetter, discardTo: (letter) => discard({ [letter.partition]: letter.offset }, () => run()) }, searchBefore);
     } catch (error) {
       if (alive() && !again) result.replaceChildren(problem("The records cannot be read", error.message));
     }
@@ -118,8 +126,8 @@ function search(content, alive, path, topics, retryLetter) {
     el("div", { class: "fields" },
       field("Event id", "the header changefeed.id", conditions.id),
       field("Coordinates", "FILE:POSITION of the change", conditions.coordinates),
-      field("Since", timeHint(), conditions.since),
-      field("Until", "in UTC, not included", conditions.until),
+      field("Since", timeHint(conditions.since), conditions.since),
+      field("Until", timeHint(conditions.until, "not included"), conditions.until),
       field("Records", "at most, the newest ones", limit)));
   const form = el("form", { class: "card stack", "aria-label": "Search", onsubmit: (event) => { event.preventDefault(); run(); } },
     el("div", { class: "fields" }, field("Topic", "of the pipeline", topic), field("Key", "as JSON, or the value of its only column", conditions.key)),
@@ -170,7 +178,7 @@ function entry(record, calls) {
 }
 
 // The parts of an opened record: where it is, its rows, its headers and its value.
-function parts(record, { searchKey, retryLetter }) {
+function parts(record, { searchKey, retryLetter, discardTo }) {
   const run = record.run ? el("a", { href: airflow(record.run.href), target: "_top" }, `run ${record.run.run_id}`) : null;
   const places = [
     ["Topic", el("code", {}, record.topic)], record.tables.length ? ["Table", record.tables.join(", ")] : null, ["Partition", record.partition], ["Offset", record.offset],
@@ -181,7 +189,7 @@ function parts(record, { searchKey, retryLetter }) {
   return [
     el("dl", { class: "sample" }, places.map(([label, value]) => [el("dt", {}, label), el("dd", {}, value)].flat()).flat()),
     record.key === null || record.key === "(hidden)" ? null : el("div", { class: "row" }, el("button", { onclick: () => searchKey(record.key) }, "All records of this key")),
-    record.reason ? again(record, retryLetter) : null,
+    record.reason ? el("div", { class: "row" }, again(record, retryLetter), el("button", { onclick: () => discardTo(record) }, "Discard up to here…")) : null,
     ...record.changes.map(images),
     fold("Headers", el("dl", { class: "sample" }, record.headers.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, el("code", {}, value))]))),
     record.value_note ? el("p", { class: "soft" }, record.value_note)

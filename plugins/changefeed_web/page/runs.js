@@ -5,7 +5,7 @@ import { cancelDialog } from "./dialogs.js";
 import { duration, el, number, table, when } from "./dom.js";
 
 const UNFINISHED = new Set(["running", "queued"]);
-const STAGES = { "scout": "Scouting tasks done", "decode": "Decoding tasks done", "decode and publish": "Tasks done", "compare": "Comparing tasks done", "publish": "Publishing tasks done" }; // a task decodes a slice
+const STAGES = { "scout": "Scouting tasks done", "decode": "Decoding tasks done", "decode and publish": "Slices decoded and published", "compare": "Comparing tasks done", "publish": "Publishing tasks done" };
 
 export class Runs {
   constructor(part, path, after) {
@@ -38,7 +38,9 @@ export class Runs {
     }
     for (const run of runs) {
       if (!this.cards.has(run.run_id)) this.add(run);
-      const { state, figures, cancel } = this.cards.get(run.run_id);
+      const { state, figures, spark, cancel } = this.cards.get(run.run_id);
+      spark.hidden = !run.live.spark_page;
+      if (run.live.spark_page) spark.href = run.live.spark_page;
       cancel.hidden = !mayCancel;
       state.textContent = run.state === "running" ? run.outcome : run.state;
       figures.replaceChildren(...figuresOf(run));
@@ -48,13 +50,14 @@ export class Runs {
   add(run) {
     const state = el("span", { class: "badge" });
     const figures = el("dl", { class: "facts" });
+    const spark = el("a", { class: "button", target: "_blank", rel: "noreferrer", hidden: true, title: "Spark's web page, on the machine of the job's driver" }, "Spark");
     const cancel = el("button", { onclick: () => cancelDialog(this.path, run.run_id, this.after) }, "Cancel…");
     const card = el("article", { class: "run", "aria-label": `Run ${run.run_id}` },
       el("div", { class: "row between" },
         el("div", { class: "row" }, el("h3", {}, run.run_id), state),
-        el("div", { class: "row" }, el("a", { class: "button", href: airflow(`${run.href}/tasks/ingest`), target: "_top" }, "Log"), cancel)),
+        el("div", { class: "row" }, el("a", { class: "button", href: airflow(`${run.href}/tasks/ingest`), target: "_top" }, "Log"), spark, cancel)),
       figures);
-    this.cards.set(run.run_id, { card, state, figures, cancel });
+    this.cards.set(run.run_id, { card, state, figures, spark, cancel });
     this.underWay.append(card);
   }
 }
@@ -70,19 +73,25 @@ function tableOf(runs) {
     numbers(run.windows), UNFINISHED.has(run.state) ? "" : duration(seconds(run))]));
 }
 
+// What a stage has done: slices if they are known, else tasks. Topic-partitions have a figure of their own.
+function doneOf({ name, done, total, parts }) {
+  if (name === "decode" && parts && parts.done !== null) return ["Slices decoded", `${number(parts.done)} of ${number(parts.total)}`];
+  return [STAGES[name] || name, `${number(done)} of ${number(total)}${parts && name === "decode" ? `, ${number(parts.total)} slices` : ""}`];
+}
+
 // What is known of a run under way: of all its windows, of its current window in Kafka, and of the stage of its job.
 function figuresOf({ windows, planned, rows, seconds_left: left, live }) {
   const fact = (name, value, small = null) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
-  const { window, stage } = live;
+  const { window, stage, topic_partitions_total: partitions } = live;
   const ofWindow = window === null ? null : `of window #${window}`;
   const timeLeft = left !== null ? ["Time left", `about ${duration(left)}`, "by the sealed windows"]
     : stage && stage.seconds_left !== null ? ["Time left", `about ${duration(stage.seconds_left)}`, "of this stage"] : null;
   return [
     planned === null && !windows.length ? null : fact("Windows sealed", planned === null ? number(windows.length) : `${number(windows.length)} of ${number(planned)}`),
     rows ? fact("Rows in sealed windows", number(rows)) : null,
-    stage && fact(STAGES[stage.name] || stage.name, `${number(stage.done)} of ${number(stage.total)}`, stage.messages === null ? null : `${number(stage.messages)} messages`),
+    stage && fact(...doneOf(stage), stage.messages === null ? null : `${number(stage.messages)} messages`),
     stage && stage.messages_per_second !== null ? fact("Rate", `${number(Math.round(stage.messages_per_second))} messages/s`) : null,
-    window === null ? null : fact("Topic-partitions published", number(live.topic_partitions), ofWindow),
+    window === null ? null : fact("Topic-partitions published", `${number(live.topic_partitions)}${partitions === null ? "" : ` of ${number(partitions)}`}`, ofWindow),
     window === null ? null : fact("Messages published", number(live.messages), ofWindow),
     timeLeft && fact(...timeLeft),
   ].filter(Boolean);

@@ -2,6 +2,8 @@
 
 import { ago, bytes, coordinates, duration, el, problem, shown } from "./dom.js";
 
+const LATE_MS = 60000; // as LATE in standing.py
+
 export const badge = ({ standing }) => el("span", { class: `badge ${standing.kind}` }, standing.text);
 
 export function facts(pipeline, long = false) {
@@ -69,5 +71,6 @@ export const notLoaded = ({ since, text }) =>
 function nextRun({ next_run: next, running }) {
   if (!next) return null;
   if (new Date(next) > Date.now()) return `next ${ago(next)}`;
-  return running.length ? "next after the current run" : `due ${ago(next)}, not started yet`;
+  if (running.length) return "next after the current run";
+  return Date.now() - new Date(next) < LATE_MS ? "the next run starts" : `due ${ago(next)}, not started yet`;
 }

@@ -23,7 +23,8 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings, TableSettings
 from changefeed.settings.topic_settings import TopicSettings
 from changefeed.source.mysql.server_ids import ServerIds
-from changefeed.spark.progress import MessageCount, show_progress
+from changefeed.spark.progress import StageCount, show_progress
+from changefeed.spark.progress_line import read_log_text
 from changefeed.spark.stages import decoding
 from changefeed.spark.stages.batch_store import ShuffledBatches
 from changefeed.spark.stages.messages import Failure
@@ -83,7 +84,11 @@ def test_columns_have_the_names_of_each_rows_time_in_any_order_of_slices(
     tmp_path: Path,
     has_server_ids: bool,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The log has the number of slices and of topic-partitions, and how many slices are decoded if each has a task."""
+    caplog.set_level("INFO", "changefeed.spark.progress")
+    monkeypatch.setattr("changefeed.spark.progress.LOG_EVERY_SECONDS", 0.01)
     cuttings: list[Cutting] = []
 
     def recorded(*args: object, **options: object) -> object:
@@ -99,7 +104,16 @@ def test_columns_have_the_names_of_each_rows_time_in_any_order_of_slices(
     window = plan(connections, TableCheckpointStore(f"sqlite:///{tmp_path / 'state.db'}")).window
     manifest = ingest(spark, connections, window)
     assert manifest.row_count == len(rows)
-    assert sum(len(each.slices) for each in cuttings) > 5
+    slices = sum(len(each.slices) for each in cuttings)
+    assert slices > 5
+    logged = [read_log_text(f"INFO {record.name}: {record.message}") for record in caplog.records]
+    decoded = [progress.parts for stage, progress in filter(None, logged) if stage == "decode"]
+    assert slices in {parts.total for parts in decoded if parts}
+    assert {parts.done is None for parts in decoded if parts and parts.total == slices} == {has_server_ids}
+    published = {
+        progress.parts.total for stage, progress in filter(None, logged) if stage == "publish" and progress.parts
+    }
+    assert published == {2}
     records = read_topics(kafka_broker.bootstrap, [f"{unique_name}.t"])
     published = sorted((record.value["after"] for record in records), key=lambda row: int(row["id"]))
     assert json.dumps(published, sort_keys=True) == json.dumps(rows, sort_keys=True)
@@ -138,7 +152,7 @@ def jobs(spark: SparkTarget, monkeypatch: pytest.MonkeyPatch) -> Iterator[decodi
     job = SimpleNamespace(server_ids=ServerIds("p"), reads_one_by_one=False, readers=lambda slices: slices)
     with (
         show_progress(spark, "decode") as tasks,
-        decoding.Decoding(spark, MessageCount(spark), ShuffledBatches(spark)) as started,
+        decoding.Decoding(spark, StageCount(spark, "slices"), ShuffledBatches(spark)) as started,
     ):
         for number in range(2):
             started.add(job, [Slice(number, "bin.000001", 4, 100)], tasks)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     ClaimRecord,
+    DiscardRecord,
     FirstRecord,
     Foreign,
     LogEntry,
@@ -143,6 +144,11 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         b'["shop","parked","shop.orders"]',
         b'{"source":"uuid-b","at":"bin.000009:4077","gtids":"uuid-a:1-5","reason":"it fails","since_ms":1767225600000}',
         ParkedRecord("shop.orders", "uuid-b", "bin.000009:4077", "uuid-a:1-5", "it fails", 1767225600000),
+    ),
+    (
+        b'["shop","discard",1767225600000]',
+        b'{"at_ms":1767225600000,"who":"ada","why":"replayed","up_to":{"1":41},"letters":2,"tables":["shop.orders"]}',
+        DiscardRecord(1767225600000, "ada", "replayed", {1: 41}, 2, ("shop.orders",)),
     ),
     (
         b'["shop","order",7]',

@@ -44,7 +44,7 @@ class Stored:
 def search(
     stored: Stored, wanted: int, *keys: int, limits: SearchLimits = LIMITS
 ) -> tuple[list[tuple[int, int]], Searched]:
-    def matches(each: KafkaRecord) -> bool:
+    def matches(each: KafkaRecord, _: KafkaRecord | None) -> bool:
         return not keys or int(each.key or b"-1") in keys
 
     found, searched = search_backwards(stored, stored.ranges(), wanted, matches, limits=limits, timeout_seconds=1.0)
@@ -108,7 +108,7 @@ def test_time_of_matching_counts() -> None:
     stored = Stored([record(0, offset, offset) for offset in range(500)])
     compared: list[int] = []
 
-    def matches(each: KafkaRecord) -> bool:
+    def matches(each: KafkaRecord, _: KafkaRecord | None) -> bool:
         compared.append(each.offset)
         time.sleep(0.01)
         return False

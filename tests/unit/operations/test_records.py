@@ -217,7 +217,12 @@ class Reader:
 
 
 def read(
-    monkeypatch: pytest.MonkeyPatch, reader: Reader, wanted: RecordFilter, *manifests: Manifest, kind: Any = "table"
+    monkeypatch: pytest.MonkeyPatch,
+    reader: Reader,
+    wanted: RecordFilter,
+    *manifests: Manifest,
+    kind: Any = "table",
+    limit: int = 20,
 ) -> tuple[ShownRecord, ...]:
     @contextmanager
     def opened(*_: Any) -> Iterator[Reader]:
@@ -229,7 +234,7 @@ def read(
     kafka = SimpleNamespace(timeout_seconds=1.0)
     connections: Any = SimpleNamespace(kafka=kafka, registry=None, pipeline=pipeline, routes=compile_routes(pipeline))
     topic = PipelineTopic("shop.orders", kind, ("shop.orders",) if kind == "table" else ())
-    return read_records(connections, {topic.topic: topic}, topic, state(*manifests), wanted).records
+    return read_records(connections, {topic.topic: topic}, topic, state(*manifests), wanted, limit=limit).records
 
 
 def keyed(number: int, offset: int, partition: int | None = None) -> KafkaRecord:
@@ -268,6 +273,23 @@ def test_topic_that_no_setting_names_shows_only_records_of_windows(monkeypatch: 
     sealed = manifest(4, 10, 21, ("shop.orders", one.partition, 15, 25))
     nameless = KafkaRecord("shop.orders", one.partition, 22, b"k", b"SECRET", (), 9, False)
     found = read(monkeypatch, Reader(one, foreign, nameless), RecordFilter(), sealed, kind="published")
+    assert [each.record.offset for each in found] == [20]
+
+
+@pytest.mark.parametrize("limit", [1, 20])
+def test_tombstones_of_others_take_no_place_of_the_pipelines_records(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The record before a tombstone is read on its own if a round of the search ends between the two."""
+
+    def at(offset: int, value: Any, event: str) -> KafkaRecord:
+        headers = (("changefeed.id", f"{SERVER}/binlog.000001:{event}".encode()),)
+        return KafkaRecord("shop.orders", 0, offset, b"k", value and json.dumps(value).encode(), headers, offset, False)
+
+    foreign = {**envelope({"id": 7}, None), "op": "d", "source": {"db": "payroll", "table": "salaries"}}
+    reader = Reader(at(20, {"a": 1}, "20/0"), at(21, foreign, "21/0"), at(22, None, "21/0/1"))
+    sealed = manifest(4, 10, 30, ("shop.orders", 0, 15, 25))
+    found = read(monkeypatch, reader, RecordFilter(), sealed, limit=limit)
     assert [each.record.offset for each in found] == [20]
 
 

@@ -50,6 +50,16 @@ def test_windows_without_rows_are_not_the_newest() -> None:
     assert last_hour([], NOW) == {"rows": [0] * BINS, "total": 0, "bin_seconds": BIN_SECONDS, "newest_ms": None}
 
 
+def test_windows_of_a_continuous_run_are_one_event() -> None:
+    windows = [window(number, 100 - number, 2) for number in range(100, 0, -1)]
+    found = window_events([*windows, window(0, 1000, 1)], together_seconds=60)
+    assert [(event.at_ms, event.text) for event in found] == [
+        (NOW, "windows 41 to 100: 120 rows"),
+        (NOW - 60_000, "windows 1 to 40: 80 rows"),
+        (NOW - 1000_000, "window 0: 1 row"),
+    ]
+
+
 def test_ddl_has_the_time_of_the_window_that_read_it() -> None:
     windows = [window(3, 10, 1), window(1, 60, 1)]
     found = ddl_events([ddl(50), ddl(100), ddl(199), ddl(250), ddl(300), ddl(150, "other.000001")], windows)

@@ -16,7 +16,15 @@ SUCCESS, FAILED = {"state": "success"}, {"state": "failed"}
 
 
 def dag(**changes: Any) -> dict[str, Any]:
-    return {"known": True, "paused": False, "running": [], "next_run": "soon", "last_run": SUCCESS, **changes}
+    return {
+        "known": True,
+        "paused": False,
+        "held": [],
+        "running": [],
+        "next_run": "soon",
+        "last_run": SUCCESS,
+        **changes,
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,3 +89,29 @@ def test_time_is_that_of_the_oldest_waiting_change_or_of_the_reading() -> None:
     assert headline(dag(), {"state": "current", "read_at_ms": NOW - 4000}, NOW)["at_ms"] == NOW - 4000
     unknown = headline(dag(), {**BEHIND, "lag_seconds": None, "lag_bytes": None}, NOW)
     assert unknown["text"].startswith("Changes wait. ")
+
+
+GOOD = f"Changes are published as they come. {DONE}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "position", "text", "kind", "do"),
+    [
+        ({}, {**BEHIND, "lag_seconds": 2.0}, GOOD, "good", None),
+        ({}, {"state": "current"}, GOOD, "good", None),
+        ({}, {**BEHIND, "lag_seconds": 12.0}, f"{WAIT} A run is under way.", "", None),
+        ({}, {**BEHIND, "lag_seconds": None}, "Changes wait: 3.1 MB behind. A run is under way.", "", None),
+        ({"paused": True}, {**BEHIND, "lag_seconds": 2.0}, f"{GOOD} Paused: the run goes on", "warn", "resume"),
+        ({"paused": True, "held": ["one"]}, {**BEHIND, "lag_seconds": 2.0}, f"Paused. {WAIT}", "warn", "resume"),
+        ({"running": []}, {**BEHIND, "lag_seconds": 2.0}, f"{WAIT} The next run publishes them.", "", None),
+        ({}, {"state": "current", "parked": [{}]}, "Changes of 1 parked table wait.", "bad", None),
+    ],
+)
+def test_continuous_run_that_keeps_up_is_not_behind(
+    changes: dict[str, Any], position: dict[str, Any], text: str, kind: str, do: str | None
+) -> None:
+    found = headline(dag(**{"running": ["one"], **changes}), {**position, "read_at_ms": NOW}, NOW, 1.0)
+    assert found["text"].startswith(text)
+    assert (found["kind"], found["do"]) == (kind, do)
+    if kind == "good":
+        assert found["at_ms"] == NOW - 1000 * position.get("lag_seconds", 0)

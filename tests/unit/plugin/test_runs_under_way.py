@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.spark.progress_line import Progress, log_text
+from changefeed.spark.progress_line import Parts, Progress, log_text, web_page_text
 from changefeed_web import history, live_run
 from changefeed_web.activity import SealedWindow
 from changefeed_web.history import _by_run, _seconds_left
-from changefeed_web.live_run import Stage, current_window, last_stage, live_progress
+from changefeed_web.live_run import JobLog, Stage, current_window, live_progress, read_job_log
 from changefeed_web.readings import Staleness
 
 
@@ -32,8 +33,9 @@ def test_rest_takes_as_long_for_each_window_as_the_sealed_ones(
     assert _seconds_left([sealed(number, 5000, 5000 + number * 10_000) for number in numbers], planned) == seconds
 
 
-def logged(what: str, done: int, total: int, messages: int | None = None) -> str:
-    return f"INFO changefeed.spark.progress: {log_text(what, Progress(done, total, 'tasks', messages, 'messages'))}"
+def logged(what: str, done: int, total: int, messages: int | None = None, parts: Parts | None = None) -> str:
+    progress = Progress(done, total, "tasks", messages, "messages", parts)
+    return f"INFO changefeed.spark.progress: {log_text(what, progress)}"
 
 
 def test_stage_of_a_job_is_read_from_its_last_lines() -> None:
@@ -47,12 +49,13 @@ def test_stage_of_a_job_is_read_from_its_last_lines() -> None:
         "WARN a line of Spark: 3 of 4 tasks done, and more",
         logged("decode", 3, 12, 60_000),
     ]
-    stage = last_stage(lines)
+    stage = read_job_log(lines).stage
     assert stage is not None
     assert stage.to_json() == {
         "name": "decode",
         "done": 3,
         "total": 12,
+        "parts": None,
         "messages": 60_000,
         "messages_per_second": 3000.0,
         "seconds_left": 60.0,
@@ -64,14 +67,50 @@ def test_stage_of_a_job_is_read_from_its_last_lines() -> None:
     [
         ([], None),
         ([logged("publish", 1, 2, 999), "sealed window 1: 5 rows"], None),
-        ([logged("decode", 0, 1), "INFO other: decode: 1 of 2 tasks done"], ("decode", 0, 1, None, None, None)),
-        ([logged("decode and publish", 0, 1)], ("decode and publish", 0, 1, None, None, None)),
+        ([logged("decode", 0, 1), "INFO other: decode: 1 of 2 tasks done"], ("decode", 0, 1, None, None, None, None)),
+        ([logged("decode and publish", 0, 1)], ("decode and publish", 0, 1, None, None, None, None)),
     ],
     ids=["no line", "sealed", "of others", "without messages"],
 )
 def test_stage_without_figures_has_none(lines: list[str], found: tuple[object, ...] | None) -> None:
-    stage = last_stage(lines)
+    stage = read_job_log(lines).stage
     assert (stage and tuple(stage.to_json().values())) == found
+
+
+@pytest.mark.parametrize(
+    ("stage", "parts", "left", "topic_partitions"),
+    [
+        ("decode", Parts("slices", 40, 10), 30.0, None),
+        ("decode", Parts("slices", 40, None), 10.0, None),
+        ("publish", Parts("topic-partitions", 40, 10), 30.0, 40),
+    ],
+)
+def test_slices_and_topic_partitions_of_a_stage_are_counted(
+    stage: str, parts: Parts, left: float, topic_partitions: int | None
+) -> None:
+    """The time left is of the finest parts whose number is known."""
+    found = read_job_log([logged(stage, 1, 2, 999, parts)]).stage
+    assert found is not None
+    assert found.topic_partitions == topic_partitions
+    shown = found.to_json()
+    assert (shown["parts"], shown["seconds_left"]) == (asdict(parts), left)
+
+
+@pytest.mark.parametrize(
+    ("line", "page"),
+    [
+        (f"INFO changefeed.spark.session: {web_page_text('http://127.0.0.1:4040')}", "http://127.0.0.1:4040"),
+        (
+            f"INFO changefeed.spark.session: {web_page_text('https://a-b.c:1/proxy/app_1/')}",
+            "https://a-b.c:1/proxy/app_1/",
+        ),
+        (f"INFO other: {web_page_text('http://127.0.0.1:4040')}", None),
+        (f"INFO changefeed.spark.session: {web_page_text('javascript:alert(1)')}", None),
+        (f"INFO changefeed.spark.session: {web_page_text('http://user@host:1')}", None),
+    ],
+)
+def test_address_of_sparks_page_is_read_from_the_log(line: str, page: str | None) -> None:
+    assert read_job_log([line, logged("decode", 0, 2)]).spark_page == page
 
 
 @pytest.mark.parametrize(
@@ -106,11 +145,11 @@ def test_log_is_read_of_a_running_run_with_planned_windows_only(
 ) -> None:
     asked: list[str] = []
 
-    def stage_of(_: object, run_id: str) -> Stage:
+    def job_log(_: object, run_id: str) -> JobLog:
         asked.append(run_id)
-        return Stage("decode", Progress(1, 2), 10)
+        return JobLog(Stage("decode", Progress(1, 2), 10), None)
 
-    monkeypatch.setattr(live_run, "_stage_of", stage_of)
+    monkeypatch.setattr(live_run, "_job_log", job_log)
     monkeypatch.setattr("changefeed_web.position.commit_log", lambda *_: SimpleNamespace(begun={}, progress={}))
     pipeline: Any = None
     found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs)

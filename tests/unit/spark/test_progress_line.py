@@ -7,11 +7,12 @@ import pty
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from changefeed.spark.progress_line import Progress, log_text, read_log_text
+from changefeed.spark.progress_line import Parts, Progress, log_text, read_log_text
 
 INCLUDE = Path(__file__).parents[3] / "include"
 SLOW = """
@@ -53,6 +54,12 @@ SPARK_SUBMIT = "#!/bin/sh\necho 'java noise' >&2\nexit 1\n"
         (Progress(3, 12, rows=0), 6.0, "3 of 12 tasks, 0 rows, 0:18 left"),
         (Progress(3, 12, rows=60_000), 6.0, "3 of 12 tasks, 60,000 rows, 10,000 rows/s, 0:18 left"),
         (Progress(3, 12, "tasks", 60, "messages"), 6.0, "3 of 12 tasks, 60 messages, 10 messages/s, 0:18 left"),
+        (
+            Progress(0, 2, "tasks", 60, "messages", Parts("slices", 12, 3)),
+            6.0,
+            "3 of 12 slices, 60 messages, 10 messages/s, 0:18 left",
+        ),
+        (Progress(1, 2, parts=Parts("slices", 12, None)), 6.0, "1 of 2 tasks, 0:06 left"),
         (Progress(12, 12, rows=5), 0.1, "12 of 12 tasks, 5 rows"),
         (Progress(1, 7201, "rows", 1), 1.0, "1 of 7,201 rows, 1 rows/s, 2:00:00 left"),
         (Progress(9, 5, "rows", 9), 3.0, "9 of 9 rows, 3 rows/s"),
@@ -67,8 +74,9 @@ def test_progress_has_units_rows_rate_and_time_left(progress: Progress, seconds:
 def test_each_stage_of_a_job_is_read_from_its_log(path: str) -> None:
     stages = re.findall(r'show_progress\(\w+, "([^"]+)"', (INCLUDE / "changefeed" / path).read_text())
     assert stages
-    for stage in stages:
-        progress = Progress(3, 12, "tasks", 60_000, "messages")
+    many = (None, Parts("slices", 1200, 7), Parts("topic-partitions", 40, None))
+    for stage, parts in product(stages, many):
+        progress = Progress(3, 12, "tasks", 60_000, "messages", parts)
         assert read_log_text(f"{PREFIX}{log_text(stage, progress)}") == (stage, progress)
 
 
@@ -82,6 +90,8 @@ def test_each_stage_of_a_job_is_read_from_its_log(path: str) -> None:
         f"{PREFIX}decode: 3 of 2 tasks done",
         f"{PREFIX}decode: 1 of {'9' * 5000} tasks done",
         f"{PREFIX}decode: 1 of 2 tasks done, ,,, messages so far",
+        f"{PREFIX}decode: 1 of 2 tasks done, 5 of 4 slices",
+        f"{PREFIX}decode: 1 of 2 tasks done, 5 of 6 loaves",
     ],
 )
 def test_no_other_line_is_taken_for_a_stage(line: str) -> None:

@@ -424,6 +424,33 @@ class VerifyRecord(Note, kind="verify"):
 
 
 @dataclass(frozen=True)
+class DiscardRecord(Note, kind="discard"):
+    """Dead letters that ``who`` had deleted: ``letters`` of ``tables``, ``up_to`` an offset by partition. The record is
+    never forgotten."""
+
+    at_ms: int
+    who: str
+    why: str
+    up_to: Mapping[int, int]
+    letters: int
+    tables: tuple[str, ...]
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.at_ms,)
+
+    def to_json(self) -> Any:
+        values = asdict(self)
+        return values | {"up_to": {str(partition): offset for partition, offset in self.up_to.items()}}
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        up_to = {int(partition): int(offset) for partition, offset in value["up_to"].items()}
+        who, why, tables = str(value["who"]), str(value["why"]), tuple(map(str, value["tables"]))
+        return cls(int(value["at_ms"]), who, why, up_to, int(value["letters"]), tables)
+
+
+@dataclass(frozen=True)
 class DependencyRecord(LogRecord, kind="relied"):
     """The end ``until`` of the windows that a snapshot depends on. The snapshot skipped rows whose keys change before
     ``until``, because these windows publish the changes.

@@ -70,6 +70,12 @@ class PipelineRequest(Request):
     pipeline: str
 
 
+def check_reason(why: str, action: str) -> None:
+    """Raises SettingsError if the reason of ``action`` ("a seek") is empty."""
+    if not why.strip():
+        raise SettingsError(f"{action} needs a reason (why): it is what the next person reads in the record")
+
+
 def _check_by(parse: Callable[[str], object]) -> AfterValidator:
     """A validator that accepts a text if ``parse`` can read it, and does not change the text."""
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from changefeed.model.window import Slice
-from changefeed.spark.progress import MessageCount
+from changefeed.spark.progress import StageCount
 from changefeed.spark.stages.batch_store import BatchStore
 from changefeed.spark.stages.decode import decode_slices
 from changefeed.spark.stages.decode_task import DecodeTask
@@ -27,8 +27,8 @@ class Decoding:
     At the end of the block, also after an error, no job runs any more, and the store is empty.
     """
 
-    def __init__(self, spark: SparkTarget, messages: MessageCount, store: BatchStore) -> None:
-        self._spark, self._messages, self._store = spark, messages, store
+    def __init__(self, spark: SparkTarget, count: StageCount, store: BatchStore) -> None:
+        self._spark, self._count, self._store = spark, count, store
         self._tag = f"changefeed-decode-{uuid.uuid4().hex}"
         self._threads: ThreadPoolExecutor | None = None
         self._jobs: list[Future[list[TaskMessage]]] = []
@@ -54,14 +54,18 @@ class Decoding:
             # In parallel jobs, tasks with the same number would have the same server_id.
             is_alone = task.reads_one_by_one or task.server_ids.ids
             self._threads = ThreadPoolExecutor(1 if is_alone else _JOBS_AT_ONCE, "changefeed-decode")
+        self._count.total += len(slices)
         self._jobs.append(self._threads.submit(self._decode, task, slices, shown))
         self._unread.append(self._jobs[-1])
 
     def _decode(self, task: DecodeTask, slices: Sequence[Slice], shown: Tasks) -> list[TaskMessage]:
-        count = self._messages.add
+        count = self._count
 
         def stage(of_task: Sequence[Slice]) -> Iterator[StoredBatch | DecodedSlice | Failure]:
-            return decode_slices(task, of_task, count)
+            for message in decode_slices(task, of_task, count.add_messages):
+                if isinstance(message, DecodedSlice):
+                    count.add_part()
+                yield message
 
         tasks = divide_slices(slices, task.readers(len(slices)))
         self._spark.tag_jobs(self._tag)
