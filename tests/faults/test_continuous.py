@@ -27,8 +27,6 @@ from changefeed.errors import CheckpointError, StaleCheckpointError
 from changefeed.model.fault_point import STAGES
 from changefeed.operations.seek import plan_seek, seek
 from changefeed.operations.status import status
-from changefeed.pipeline.connections import PipelineConnections
-from changefeed.settings.file import read_pipeline
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
@@ -142,8 +140,7 @@ def checkpoint_window(feed: Feed) -> int:
 
 def shown_window(feed: Feed) -> int:
     """The number of the window that a status shows as the last one."""
-    environment, pipeline = feed.env(), read_pipeline(feed.folder / "pipelines" / f"{feed.name}.yaml")
-    connections = PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+    connections = connections_of(feed)
     return status(connections, TableCheckpointStore(f"sqlite:///{feed.state}")).window
 
 
