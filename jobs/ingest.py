@@ -49,6 +49,7 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
         connections = PipelineConnections(pipeline, from_environment)
         timeout, seconds = claim_timeout(arguments, pipeline.kafka.lease_seconds), arguments.max_seconds or None
         if windows:
+            timeout = max(timeout, pipeline.kafka.lease_seconds if pipeline.windows else 0.0)  # of a continuous run
             sealed = ingest_windows(spark, connections, windows, seconds, claim_timeout_seconds=timeout)
         else:
             handover = ALONE if seconds else Handover(connections)

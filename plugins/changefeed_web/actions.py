@@ -24,6 +24,7 @@ from changefeed.airflow.seek_dag import seek_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.unpark_dag import unpark_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.settings.pipeline_settings import find_follower
 from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest
@@ -147,6 +148,7 @@ def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
     plan = plan_seek(name, body, user)
     target: dict[str, Any] = {"to": body.to, "expected": plan["from"]}
     if pipeline_of(name).windows is not None:  # a continuous run moves the checkpoint meanwhile
+        _require_shown_effect(body, plan)
         target = {"to": plan["to"], "expected": None}
     elif body.expected is not None and body.expected != plan["from"]:
         raise HTTPException(
@@ -213,9 +215,11 @@ def discard(name: str, body: DiscardRequest, user: GetUserDep) -> dict[str, Any]
     if not body.up_to:
         raise HTTPException(422, "expected an offset by partition in up_to, found none. Nothing was deleted")
     planned = make_plan(connections, body.up_to)
-    record = delete(connections, planned, who=user.get_name(), why=body.why)
-    readings.expire(name)
-    write_audit_log(user, "discard_dead_letters", name, up_to=dict(record.up_to), letters=record.letters)
+    write_audit_log(user, "discard_dead_letters", name, up_to=dict(planned.up_to), letters=planned.letters)
+    try:
+        record = delete(connections, planned, who=user.get_name(), why=body.why)
+    finally:
+        readings.expire(name)
     answer: dict[str, Any] = record.to_json()
     return answer
 
@@ -293,6 +297,16 @@ def _require_seek_permission(name: str, user: Any) -> None:
 def _require_seek_possible(name: str, user: Any) -> None:
     _require_seek_permission(name, user)
     _require_no_run(name)
+
+
+def _require_shown_effect(body: SeekRequest, plan: dict[str, Any]) -> None:
+    """Answer 409 if a seek forward would repeat changes now, because the continuous run has published past its
+    target."""
+    at, to = (BinlogCoordinates.parse(text) for text in (body.expected or plan["to"], plan["to"]))
+    if body.expected and at.base == to.base and at <= to and plan["repeated_bytes"]:
+        raise HTTPException(
+            409, f"the continuous run has published past {to}, which would be repeated. Nothing was changed; look again"
+        )
 
 
 def _require_no_run(name: str) -> None:

@@ -52,7 +52,7 @@ METRICS = {
         "Seconds from commit to Kafka that half of the last hour's windows did not exceed"
     ),
     "changefeed_freshness_p99_seconds": Metric(
-        "Seconds from commit to Kafka that 99 % of the last hour's windows did not exceed"
+        "Seconds from commit to Kafka that changes took at most 99 % of the last hour"
     ),
     "changefeed_snapshot_chunks": Metric("Chunks that the last snapshot has published"),
     "changefeed_snapshot_rows": Metric("Rows that the last snapshot has read"),

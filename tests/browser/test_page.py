@@ -704,7 +704,7 @@ def test_window_shows_its_time_and_links_to_its_run(page: Page) -> None:
     page.open("pipelines/page")
     link = page.find("section[aria-label=Windows] td a[href*='/dags/changefeed_ingest__page/runs/']")
     assert link.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime")
-    page.find("section[aria-label=Freshness]", "in half of the windows, and within")
+    page.find("section[aria-label=Freshness]", "half of the time, and within")
 
 
 @pytest.mark.extended

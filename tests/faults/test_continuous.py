@@ -24,9 +24,12 @@ from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, select_rows, topic_rows
 
 from changefeed.errors import CheckpointError, StaleCheckpointError
+from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model.fault_point import STAGES
 from changefeed.operations.seek import plan_seek, seek
 from changefeed.operations.status import status
+from changefeed.pipeline import plan as plan_module
+from changefeed.pipeline.known_progress import state_for_checkpoint
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
@@ -195,6 +198,22 @@ def test_killed_at_a_stage_of_the_loop_the_next_run_repeats_nothing(continuous: 
     feed.write(5)
     run.kill()
     run_bounded(feed)
+
+
+@pytest.mark.extended
+def test_a_plan_is_right_beside_a_run_that_seals_windows_meanwhile(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.write(3)
+    feed.run()
+    read_log = state_for_checkpoint
+
+    def read_log_later(*arguments: Any) -> CommitLogState:
+        feed.write(3)
+        feed.run()
+        return read_log(*arguments)
+
+    monkeypatch.setattr(plan_module, "state_for_checkpoint", read_log_later)
+    planned = plan_module.plan(connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}"))
+    assert ([window.number for window in planned.unfinished], planned.window.number) == ([2], 3)
 
 
 @pytest.mark.extended

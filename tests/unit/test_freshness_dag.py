@@ -60,4 +60,4 @@ def test_limit_of_freshness_is_for_99_percent_of_the_last_hours_windows(limit: f
     unknown = Position(replace(current.status, freshness=None, freshness_error="no broker"), UNKNOWN)
     ((kind, text),) = freshness_dag._alerts_of(pipeline("shop"), unknown, site, datetime.now(UTC))
     assert (kind, text) == ("freshness", "the freshness of pipeline 'shop' cannot be checked: no broker")
-    assert all("2.5 seconds after their commit in the last hour (99 % of 300 windows" in text for _, text in alerts)
+    assert all("2.5 seconds after their commit for 99 % of the last hour (300 windows" in text for _, text in alerts)

@@ -183,7 +183,7 @@ def exceeded_limits(
             (
                 "freshness",
                 f"pipeline {pipeline!r} published changes up to {freshness.p99_seconds:,.1f} seconds after their "
-                f"commit in the last hour (99 % of {freshness.windows:,} windows; limit {limits.freshness_seconds:g})",
+                f"commit for 99 % of the last hour ({freshness.windows:,} windows; limit {limits.freshness_seconds:g})",
             )
         )
     return exceeded

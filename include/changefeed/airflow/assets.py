@@ -31,16 +31,30 @@ def topic_asset(connection: str, topic: str) -> Asset:
 def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest], *, are_windows: bool = True) -> list[str]:
     """Emit an asset event for each topic that got rows; returns the names of the assets.
 
-    Without ``are_windows`` the manifests are of other ranges, and the events name no windows of the pipeline.
+    Windows that another run has committed are not among the ``manifests``; an event has no offsets of such windows, so
+    there is one for each sequence of windows. Without ``are_windows`` the manifests are of other ranges, and the events
+    name no windows of the pipeline.
     """
     events = get_current_context()["outlet_events"]
     emitted = []
-    for topic, extra in asset_events(pipeline, manifests).items():
-        asset = topic_asset(pipeline.kafka.connection, topic)
-        extra = extra if are_windows else extra | {"windows": []}
-        events[pipeline_alias(pipeline.name)].add(asset, extra=extra)
-        emitted.append(str(asset.name))
-    return emitted
+    for sequence in _sequences(manifests) if are_windows else [manifests]:
+        for topic, extra in asset_events(pipeline, sequence).items():
+            asset = topic_asset(pipeline.kafka.connection, topic)
+            extra = extra if are_windows else extra | {"windows": []}
+            events[pipeline_alias(pipeline.name)].add(asset, extra=extra)
+            emitted.append(str(asset.name))
+    return [*dict.fromkeys(emitted)]
+
+
+def _sequences(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
+    """The ``manifests`` in groups of windows that follow one another."""
+    sequences: list[list[Manifest]] = []
+    for manifest in sorted(manifests, key=lambda each: each.window.number):
+        if sequences and manifest.window.number == sequences[-1][-1].window.number + 1:
+            sequences[-1].append(manifest)
+        else:
+            sequences.append([manifest])
+    return sequences
 
 
 def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:

@@ -94,7 +94,8 @@ def show_seek(name: str) -> dict[str, Any] | None:
         run = unfinished_run(connections, store) if request.finish and seek_plan.unfinished else None
         values |= {"finish": run.to_json() if run else None}
         before = seek_plan.before.to_text() if seek_plan.before else None
-        return {"why": request.why, "before": before, "server_uuid": seek_plan.server_uuid, **values}
+        guards = {"server_uuid": seek_plan.server_uuid, "last_seek": seek_plan.last_seek}
+        return {"why": request.why, "before": before, **guards, **values}
 
     return fail_fast(plan)
 
@@ -143,6 +144,7 @@ def _as_planned(seek_plan: SeekPlan, before: Checkpoint | None, planned: dict[st
         server_uuid=str(planned["server_uuid"]),
         skipped_bytes=int(planned["skipped_bytes"]),
         repeated_bytes=int(planned["repeated_bytes"]),
+        last_seek=int(planned["last_seek"]),
         unfinished=tuple(UnfinishedWindow(**window) for window in planned["unfinished"]),
     )
 

@@ -50,7 +50,8 @@ def plan_window(name: str) -> dict[str, Any] | None:
     connections = task_connections(pipeline)
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
     planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
-    if pipeline.windows is not None and bounds.stops_at_a_position:
+    if pipeline.windows is not None and bounds.stops_at_a_position and not planned.is_empty:
+        fail_fast(lambda: cut(connections, planned, bounds))  # refuses a wrong bound while the other run goes on
         fail_fast(Handover(connections).take_over)  # else a continuous run would publish what is frozen here
         planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
     backlog = planned.window

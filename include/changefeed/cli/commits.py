@@ -34,8 +34,8 @@ def windows(
 ) -> None:
     """Show the manifests of the last sealed windows in the commit log, latest first.
 
-    Older windows follow, merged by the hour, and later the day, in which they were sealed (UTC). With --json they are
-    shown by --merged.
+    Older windows follow, merged by the hour, and later the day, in which they were sealed (UTC). With --json only
+    --merged shows them.
     """
     from changefeed.kafka.commit_log.periods import latest_periods
     from changefeed.pipeline.windows import commit_log_state, latest_manifests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,7 +20,7 @@ from changefeed.cli.app import (
     select_pipelines,
     store_of,
 )
-from changefeed.errors import ChangefeedError
+from changefeed.errors import BrokerUnavailableError, ChangefeedError
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 
@@ -34,7 +35,8 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     from changefeed.operations.status import Status
 
     pipelines, errors = select_pipelines(name)
-    statuses = [_status(pipeline) for pipeline in pipelines]
+    away: dict[str, str] = {}
+    statuses = [_status(pipeline, away) for pipeline in pipelines]
     statuses += [Status.in_error(path.stem, error) for path, error in errors.items()]
     if as_json:
         print_json([status.to_json() for status in statuses])
@@ -98,7 +100,8 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
         raise typer.Exit(EXIT_ERROR)
 
 
-def _status(pipeline: Pipeline) -> Status:
+def _status(pipeline: Pipeline, away: dict[str, str]) -> Status:
+    """The pipeline's status. Clusters that are ``away`` (connection -> error) are asked once, as that takes seconds."""
     from changefeed.operations.status import Status, status, with_freshness
 
     try:
@@ -106,4 +109,10 @@ def _status(pipeline: Pipeline) -> Status:
     except ChangefeedError as error:
         return Status.in_error(pipeline.name, error)
     connections = connections_of(pipeline)
-    return with_freshness(status(connections, store), connections)
+    found, cluster = status(connections, store), pipeline.kafka.connection
+    if cluster in away:
+        return replace(found, freshness_error=away[cluster])
+    found = with_freshness(found, connections)
+    if (found.freshness_error or "").startswith(BrokerUnavailableError.__name__):
+        away[cluster] = found.freshness_error or ""
+    return found

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from changefeed.errors import (
     BinlogGoneError,
+    ChangefeedError,
     FencedError,
     PipelineBusyError,
     RetryableError,
@@ -110,6 +111,7 @@ class Pace:
             self._failing_since = time.monotonic()
         pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
         self._failures += 1
+        self._next = 0.0  # the pause decides, not `every`
         if isinstance(error, _ENDS_RUN):
             raise error
         if not isinstance(error, PipelineBusyError | ReplacedWindowError):
@@ -166,9 +168,11 @@ def ingest_continuously(
                 wait_for_changes(connections, head, pace)
         except HandedOverError:
             break
-        except RetryableError as error:
+        except ChangefeedError as error:
             if handover.is_over():
                 break
+            if not isinstance(error, RetryableError):
+                raise
             if isinstance(error, SourceUnavailableError):
                 connections.forget_source()
             pace.fail(error)

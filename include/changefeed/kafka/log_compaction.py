@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from changefeed.errors import ChangefeedError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import commit_log_settings
 
@@ -45,7 +46,7 @@ def late_settings(connection: KafkaConnection, topic: str) -> list[LateSetting]:
     return [
         LateSetting(name, str(found[name]["value"]), expected[name], found[name]["config_source"] == _OF_TOPIC)
         for name in _SETTINGS
-        if name in found and float(found[name]["value"]) > float(expected[name])
+        if name in found and found[name]["value"] is not None and float(found[name]["value"]) > float(expected[name])
     ]
 
 
@@ -53,13 +54,16 @@ def compact_early(connection: KafkaConnection, topic: str, *, alter: bool = True
     """Set the settings of ``topic`` with which Kafka compacts it early, in place of later ones of the broker. Settings
     that somebody chose for the topic stay.
 
-    Without ``alter``, or if the broker refuses the change, a warning is logged: runs work, only slower. Raises
-    BrokerUnavailableError.
+    Without ``alter``, or if the broker does not do it, a warning is logged: runs work, only slower.
     """
-    late = [setting for setting in late_settings(connection, topic) if not setting.is_of_topic]
-    if not late:
+    try:
+        late = [setting for setting in late_settings(connection, topic) if not setting.is_of_topic]
+        if not late:
+            return
+        answer = _alter(connection, topic, late) if alter else "`topics.create` is false"
+    except ChangefeedError as error:
+        _log.warning("whether Kafka compacts commit log %r early is not known: %s", topic, error)
         return
-    answer = _alter(connection, topic, late) if alter else "`topics.create` is false"
     if answer == "OK":
         _log.info("commit log %r is compacted early from now on, instead of with %s", topic, "; ".join(map(str, late)))
     else:
@@ -79,6 +83,6 @@ def describe_late(topic: str, late: list[LateSetting]) -> str:
     configs = ",".join(f"{setting.name}={setting.expected}" for setting in late)
     return (
         f"Kafka compacts commit log {topic!r} late ({'; '.join(map(str, late))}), so that it grows with each window, "
-        "and each run and command takes longer to read it. Set it with `kafka-configs.sh --alter --entity-type topics "
-        f"--entity-name {topic} --add-config {configs}`."
+        "and each run and command takes longer to read it. Set them with `kafka-configs.sh --alter --entity-type "
+        f"topics --entity-name {topic} --add-config {configs}`."
     )

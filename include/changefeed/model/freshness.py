@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from itertools import accumulate
 
 HOUR_SECONDS = 3600
 
@@ -13,14 +13,15 @@ HOUR_SECONDS = 3600
 class Freshness:
     """The seconds from commit to Kafka in the windows that were sealed in the last hour and have rows.
 
-    A window counts with its oldest change: all its others were readable sooner. So does a table in ``tables``. Each
-    window counts once, however many changes it has.
+    A window counts with its oldest change: all its others were readable sooner. So does a table in ``tables``. It
+    counts for as long as that change waited: so one window after an outage of minutes weighs more than a thousand
+    quick ones, and the figures are those of a change at a random moment.
     """
 
     p50_seconds: float
-    """Half of the windows took at most this."""
+    """Half of the time a change took at most this."""
     p99_seconds: float
-    """99 % of the windows took at most this."""
+    """99 % of the time a change took at most this."""
     windows: int
     since_ms: int
     """When the first of the windows was sealed, in Unix milliseconds. The commit log may have less than an hour."""
@@ -53,5 +54,6 @@ def recent_freshness(windows: Iterable[tuple[int, Mapping[str, float]]], now_ms:
 
 
 def _quantile(ordered: list[float], share: float) -> float:
-    """The smallest of the ``ordered`` values that at least ``share`` of them do not exceed."""
-    return ordered[ceil(share * len(ordered)) - 1]
+    """The smallest of the ``ordered`` values that, with all smaller ones, makes up at least ``share`` of their sum."""
+    reached, sums = share * sum(ordered), accumulate(ordered)
+    return next((value for value, so_far in zip(ordered, sums, strict=True) if so_far >= reached), ordered[-1])

@@ -176,6 +176,7 @@ def _table_of(pipeline: str, servers: frozenset[str], letter: KafkaRecord) -> st
         return headers.get(_TABLE) or headers.get(_TOPIC) or "not known"
     raise SettingsError(
         f"expected only dead letters of pipeline {pipeline!r}, found {found} at offset {letter.offset} of partition "
-        f"{letter.partition} of topic {letter.topic!r}: another program or pipeline publishes there. Nothing was "
-        "deleted. Discard up to an older dead letter, or delete the records with kafka-delete-records.sh."
+        f"{letter.partition} of topic {letter.topic!r}: another program or pipeline, or a backfill from an older "
+        "server, published there. Nothing was deleted. Discard up to an older dead letter, or delete the records with "
+        "kafka-delete-records.sh."
     )

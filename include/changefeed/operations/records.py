@@ -9,6 +9,7 @@ from typing import Any
 
 from changefeed.errors import SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.periods import latest_periods
 from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, partition_reader
 from changefeed.kafka.progress import TopicPartition
@@ -218,7 +219,9 @@ def servers_of(state: CommitLogState) -> frozenset[str]:
     """The UUIDs of the servers from which the pipeline has published, of those that its commit log still names."""
     first = (record.checkpoint.server_uuid for record in state.of(FirstRecord))
     sealed = (manifest.window.server_uuid for manifest in last_windows(state))
-    return frozenset((*first, *sealed))
+    merged = (server for period in latest_periods(state, len(state.entries)) for server in period.servers)
+    sought = (seek.server_uuid for seek in state.seeks.values())
+    return frozenset((*first, *sealed, *merged, *sought))
 
 
 @dataclass(frozen=True)

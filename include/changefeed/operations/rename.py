@@ -21,6 +21,7 @@ from changefeed.kafka.commit_log.records import (
     LogEntry,
     ProgressRecord,
     RenamedRecord,
+    TakeoverRecord,
 )
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.kafka.fencing import fence
@@ -37,7 +38,7 @@ from changefeed.settings.file import pipeline_names
 
 _log = logging.getLogger(__name__)
 
-_OF_A_RUN = (AttemptRecord.kind, ClaimRecord.kind, RenamedRecord.kind)
+_OF_A_RUN = (AttemptRecord.kind, ClaimRecord.kind, RenamedRecord.kind, TakeoverRecord.kind)
 """Kinds of records that are not moved, because they belong to attempts under the old name."""
 
 LeaseOf = Callable[[str], Lease]

@@ -42,6 +42,7 @@ class SeekPlan:
     - ``gone``: the skipped range that the server has purged, or ''. With such a range, ``skipped_bytes`` is a lower
       bound.
     - ``not_known``: why some figures are not known.
+    - ``last_seek``: the number of the last seek before the plan.
     - ``lost``: if the checkpoint was lost, the record that has the position instead.
     - ``undo``: the target of a seek back; None if the server does not have that position.
     - ``finish``: whether ``unfinished`` windows are published and committed before the seek; bytes and ``undo`` are
@@ -57,6 +58,7 @@ class SeekPlan:
     repeated_bytes: int
     files: tuple[str, ...]
     unfinished: tuple[UnfinishedWindow, ...] = ()
+    last_seek: int = 0
     gone: str = ""
     not_known: str = ""
     lost: str = ""
@@ -150,7 +152,8 @@ def plan_seek(
         to = _locate(Finder(binlogs), parsed)
         files = list(binlogs.files())
         other = _other_binlog(current, uuid, binlogs) if current else ""
-    planned = SeekPlan(pipeline.name, target, before, to, uuid, 0, 0, (), finish=finish)
+    last_seek = max(state.seeks, default=0)
+    planned = SeekPlan(pipeline.name, target, before, to, uuid, 0, 0, (), last_seek=last_seek, finish=finish)
     if current is None:
         return replace(
             planned,
@@ -302,7 +305,7 @@ def seek(
         before, state = store.load(pipeline.name), log.read()
         check_none_parked(pipeline.name, state, "seek")
         if pipeline.windows is not None:
-            planned = _plan_again(connections, planned, store, state)
+            planned = _plan_again(connections, planned, store)
             before = planned.before
         elif before != planned.before:
             raise stale(pipeline.name, planned.before, before)
@@ -336,17 +339,14 @@ def seek(
     return record
 
 
-def _plan_again(
-    connections: PipelineConnections, planned: SeekPlan, store: CheckpointStore, state: CommitLogState
-) -> SeekPlan:
+def _plan_again(connections: PipelineConnections, planned: SeekPlan, store: CheckpointStore) -> SeekPlan:
     """``planned`` with what it skips and repeats now, as a continuous run publishes meanwhile; call it under the lease.
 
     Raises StaleCheckpointError after another seek, and CheckpointError if the seek would now lead to another server,
     repeat changes instead of skipping some, or give up a window that was not in the plan.
     """
-    last_seek, known = max(state.seeks, default=0), planned.before.window if planned.before else 0
     again = plan_seek(connections, str(planned.to.coordinates), store)
-    if last_seek > known:
+    if again.last_seek != planned.last_seek:
         raise stale(planned.pipeline, planned.before, again.before)
     planned_windows = {window.number for window in planned.unfinished}
     gtids, planned_gtids = (GtidSet.parse(point.gtids) for point in (again.to, planned.to))

@@ -46,7 +46,7 @@ def sign(connections: PipelineConnections) -> SignResult:
     latest = LogKeys(keys.secrets[:1])
     if not connections.commit_log().exists():
         return SignResult(0, 0, schemas=False)
-    with connections.lease_between_windows() as lease:
+    with connections.lease() as lease:
         fence(lease)
         log = lease.log()
         unsigned = [record for record in log.latest_records() if _is_of(log, record) and latest.fault(record)]

@@ -125,9 +125,9 @@ def _plan(
     with connections.session() as session:
         preflight(session, statements=pipeline.statements)
         uuid = source.server_uuid(session)
-        head = source.head(session)
-        files = source.binlog_files(session)
         state = state_for_checkpoint(connections, stored)
+        head = source.head(session)  # after the log: a run that publishes now may have frozen a window up to its head
+        files = source.binlog_files(session)
         check_commit_log(connections, stored, state)
         checkpoint = stored or first_checkpoint(state)
         doubts: tuple[str, ...] = ()

@@ -287,6 +287,10 @@ def find_parking_problem(pipeline: PipelineSettings) -> str | None:
 PLAIN_VALUES = "values: {decimal: string, temporal: iso, binary: base64, bigint_unsigned: number}"
 
 
+_HANDOVER_SECONDS = 150
+"""How long a continuous run may last beyond its time: it starts, and it waits for the next one."""
+
+
 def find_windows_problem(pipeline: PipelineSettings) -> str | None:
     """Why the pipeline cannot have the setting `windows`; None if it can."""
     if pipeline.followers:
@@ -300,10 +304,11 @@ def find_windows_problem(pipeline: PipelineSettings) -> str | None:
             "publishes, which a deferred task cannot"
         )
     minutes, windows = pipeline.deadline_minutes, pipeline.windows
-    if minutes is not None and windows is not None and 60 * minutes <= windows.run_seconds:
+    if minutes is not None and windows is not None and 60 * minutes < windows.run_seconds + _HANDOVER_SECONDS:
         return (
-            f"`deadline_minutes: {minutes}` would alert in each run, which goes on for "
-            f"`windows.run_for: {windows.run_for}`. Set more minutes, or leave it out"
+            f"`deadline_minutes: {minutes}` would alert in each run, which lasts up to "
+            f"{_HANDOVER_SECONDS} seconds longer than `windows.run_for: {windows.run_for}`. Set more minutes, or leave "
+            "it out"
         )
     return None
 

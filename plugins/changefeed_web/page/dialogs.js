@@ -1,6 +1,6 @@
 // The dialogs. Those of snapshot, replay and seek first show a plan, and then start the action.
 
-import { airflow, post, REQUIRED } from "./api.js";
+import { airflow, get, post, REQUIRED } from "./api.js";
 import { beginOf, binlogFiles, timeChoice, timeHint, timeInput, utcOf } from "./binlogs.js";
 import { bytes, el, number, problem, shown, table, toast, when } from "./dom.js";
 
@@ -312,8 +312,6 @@ export function seekDialog(path, pipeline, after, to = "") {
 
 // Pause a pipeline whose runs are continuous: a run under way would publish on until its time is over.
 export function pauseDialog(path, pipeline, after) {
-  const { running, held } = pipeline.dag;
-  const runs = running.filter((run) => !held.includes(run));
   const cancel = el("input", { type: "checkbox", name: "cancel" });
   const message = el("div", { "aria-live": "polite" });
   const start = el("button", { class: "primary" }, "Pause");
@@ -322,6 +320,8 @@ export function pauseDialog(path, pipeline, after) {
     el("label", {}, cancel, "Cancel the run under way too", el("small", {}, "it ends within seconds, as failed; windows that it has sealed stay published")),
     message, el("div", { class: "row" }, start));
   startAtOnce(box, message, start, `${path}/pause`, () => undefined, () => "Paused", async () => {
+    const { running, held } = (await get(path)).dag; // now: another run may have taken over meanwhile
+    const runs = running.filter((run) => !held.includes(run));
     const cancelled = cancel.checked ? runs.map((run) => post(`${path}/runs/${encodeURIComponent(run)}/cancel`).then(() => `Run ${run} cancelled`)) : [];
     for (const done of await Promise.allSettled(cancelled)) toast(done.value || done.reason.message, !done.value);
     await after();

@@ -45,7 +45,7 @@ export const freshnessText = ({ p50_seconds: half, p99_seconds: most }) => `${fi
 function freshnessSentence(freshness) {
   if (!freshness) return null;
   const { p50_seconds: half, p99_seconds: most, windows, since_ms: since } = freshness;
-  return el("p", {}, `Changes were readable within ${figure(half)} of their commit in half of the windows, and within ${figure(most)} in 99 % of them: ${windows} ${windows === 1 ? "window" : "windows"} with rows since `, moment(since), ".");
+  return el("p", {}, `Changes were readable within ${figure(half)} of their commit half of the time, and within ${figure(most)} for 99 % of it: ${windows} ${windows === 1 ? "window" : "windows"} with rows since `, moment(since), ".");
 }
 
 let chosen = Object.keys(OVER_TIME)[0];

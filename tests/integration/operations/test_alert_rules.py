@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Mapping[str, str | None], set[str]]] = {
         {"lag_seconds": "7200", "committed_at_seconds": "60"},
         {"ChangefeedLagging", "ChangefeedNotCommitting"},
     ),
-    "late in Kafka": ({"freshness_p99_seconds": "7200"}, {"ChangefeedNotFresh"}),
+    "late in Kafka": ({"freshness_p99_seconds": "7300"}, {"ChangefeedNotFresh"}),
     "idle for hours": ({"committed_at_seconds": "60", "freshness_p99_seconds": None}, set()),
     "paused with changes": ({"paused": "1", "lag_bytes": "9"}, {"ChangefeedPaused"}),
     "paused without changes": ({"paused": "1"}, set()),

@@ -52,7 +52,12 @@ def manifest(number: int, start: int, head: int, *receipts: tuple[str, int, int,
 
 def state(*manifests: Manifest, progress: tuple[TopicPartition, ...] = ()) -> Any:
     return SimpleNamespace(
-        seals={each.window.number: each for each in manifests}, progress=dict.fromkeys(progress), of=lambda _: ()
+        seals={each.window.number: each for each in manifests},
+        progress=dict.fromkeys(progress),
+        of=lambda _: (),
+        entries=(),
+        entries_of=lambda _: (),
+        seeks={},
     )
 
 

@@ -19,7 +19,7 @@ class DiscardRequest(Request):
         max_length=10_000,
         title="Up to",
         description="By partition of the dead-letter topic, the offset of the last dead letter to delete. All older "
-        "ones of the partition are deleted with it. A plan without it is of all that are there.",
+        "ones of the partition are deleted with it. Without it a plan is of all that are there; a discard needs it.",
     )
     why: str = Field(
         default="", max_length=2000, title="Why", description="Reason, which is stored in the record of discards."

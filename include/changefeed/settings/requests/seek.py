@@ -24,8 +24,8 @@ class SeekRequest(Request):
     expected: Coordinates | None = Field(
         default=None,
         title="From",
-        description="Expected checkpoint, FILE:POSITION; if the checkpoint is elsewhere, the seek is refused. Default: "
-        "any.",
+        description="Expected checkpoint, FILE:POSITION; if the checkpoint is elsewhere, the seek is refused. A "
+        "continuous run moves it: then only a seek forward that would repeat changes is refused. Default: any.",
     )
     finish: bool = Field(
         default=False,
