@@ -8,6 +8,7 @@ idle clients of its connection are closed, as the same may have happened to them
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
@@ -61,6 +62,7 @@ def keep_clients() -> None:
     with _lock:
         if not _is_on:
             threading.Thread(target=_close_old_clients, name="changefeed-kafka-clients", daemon=True).start()
+            atexit.register(_close_all)  # later their threads are gone, and closing them would wait for ever
         _is_on = True
 
 
@@ -111,6 +113,13 @@ def _remove(is_unused: Callable[[_Kept], bool]) -> list[_Kept]:
         unused = [kept for kept in _idle if is_unused(kept)]
         _idle[:] = [kept for kept in _idle if not is_unused(kept)]
     return unused
+
+
+def _close_all() -> None:
+    """Close all idle clients, and keep none any more."""
+    global _is_on
+    _is_on = False
+    _close(_remove(lambda _: True))
 
 
 def _close_old_clients() -> None:
