@@ -84,3 +84,10 @@ def test_without_keeping_a_client_is_closed_after_its_use(monkeypatch: pytest.Mo
 def test_not_more_than_some_clients_stay_open() -> None:
     clients = [use(purpose=str(number)) for number in range(kept_clients._MOST_IDLE + 2)]
     assert [client.closed for client in clients[:3]] == [True, True, False]
+
+
+def test_at_the_end_of_the_process_all_are_closed_and_none_is_kept() -> None:
+    first = use()
+    kept_clients._close_all()
+    assert first.closed
+    assert use().closed
