@@ -524,7 +524,7 @@ def test_dialogs_offer_binlog_files_and_times(page: Page) -> None:
     page.click("dialog button", "Start the run")
     run_id = next(word for word in page.find("#toasts", "started").text.split() if "__" in word)
     assert page.site.wait_for_run("changefeed_ingest__page", run_id)[""] == "success"
-    assert position(page)["checkpoint"] == until, "the run ended before the last row"
+    wait_until(lambda: position(page)["checkpoint"] == until, "the run ended before the last row", WAIT)
 
 
 @pytest.mark.extended
