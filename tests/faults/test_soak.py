@@ -188,6 +188,7 @@ def test_windows_one_after_another_keep_what_they_use_flat(
     assert_flat(uses)
 
 
+@pytest.mark.long
 def test_a_continuous_run_keeps_what_it_uses_flat(feed: Feed, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
