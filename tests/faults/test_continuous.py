@@ -24,6 +24,7 @@ from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, select_rows, topic_rows
 
 from changefeed.errors import CheckpointError, StaleCheckpointError
+from changefeed.ingest.checkpoint_mover import CheckpointMover
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model.fault_point import STAGES
 from changefeed.operations.seek import plan_seek, seek
@@ -256,6 +257,20 @@ def test_a_seek_need_not_wait_until_a_busy_run_ends(continuous: Feed) -> None:
         records = feed.records(table)
         first = {event: record for record, event in reversed([*zip(records, event_ids(records), strict=True)])}
         assert topic_rows([*reversed(first.values())]) == select_rows(feed.mysql, feed.name, table)
+
+
+@pytest.mark.extended
+def test_windows_that_a_seek_moves_the_checkpoint_over_are_reported_once(continuous: Feed) -> None:
+    feed = continuous
+    feed.write(3)
+    run = feed.begin("after_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    connections, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
+    with CheckpointMover(connections, store, every_seconds=1000) as mover:
+        seek(connections, plan_seek(connections, str(feed.settings["start"]), store), store, who="test", why="a test")
+        mover._move()
+    assert [manifest.window.number for manifest in mover.committed] == [1]
 
 
 @pytest.mark.extended

@@ -62,14 +62,17 @@ class CheckpointMover:
 
     def _move(self) -> None:
         try:
+            seals, passed = self._read_passed_by_a_seek()  # before the commit, whose windows must be reported
             manifests = commit_sealed(self._connections, self._store)
-            manifests = [*self._passed_by_a_seek(manifests), *manifests]
         except ChangefeedError as error:
             _log.warning("the checkpoint was not moved now: %s", error)
             return
         except Exception:  # of a store's client, or of Airflow: the next move may succeed, and the job goes on
             _log.exception("the checkpoint was not moved now")
             return
+        numbers = {manifest.window.number for manifest in manifests}
+        manifests = [*(each for each in passed if each.window.number not in numbers), *manifests]
+        self._last = max([self._last, *seals, *numbers])
         if not manifests:
             return
         self.committed += manifests
@@ -86,10 +89,8 @@ class CheckpointMover:
         stored = self._store.load(self._connections.pipeline.name)
         return stored.window if stored else 0
 
-    def _passed_by_a_seek(self, committed: Sequence[Manifest]) -> list[Manifest]:
-        """The windows that were sealed before a seek and after the last move, without those that are ``committed``."""
+    def _read_passed_by_a_seek(self) -> tuple[list[int], list[Manifest]]:
+        """The numbers of all sealed windows, and those of them that were sealed after the last move, before a seek."""
         state = last_stable_state(self._connections)
-        last, seek = self._last, max(state.seeks, default=0)
-        self._last = max([last, seek, *(manifest.window.number for manifest in committed)])
-        known = {manifest.window.number for manifest in committed}
-        return [state.seals[number] for number in state.seals if last < number < seek and number not in known]
+        seek = max(state.seeks, default=0)
+        return list(state.seals), [state.seals[number] for number in state.seals if self._last < number < seek]
