@@ -382,9 +382,7 @@ def test_a_broker_that_is_down_for_some_seconds_does_not_end_the_run(continuous:
         feed.kafka.kill()
         wait(lambda: "the run tries again" in run.text(), run)
         feed.kafka.start()
-    wait(lambda: has_rows(feed), run)
-    run.kill()
-    run_bounded(feed)
+    check_published_by(run, feed)
 
 
 @pytest.mark.extended
@@ -403,9 +401,7 @@ def test_on_spark_a_run_that_is_killed_is_followed_by_one_that_repeats_nothing(
         wait(lambda: len(sealed(second)) > 3, second)
     feed.mysql.execute(f"ALTER TABLE `{feed.name}`.accounts MODIFY text VARCHAR(99)")
     feed.write(2)
-    wait(lambda: has_rows(feed), second)
-    second.kill()
-    run_bounded(feed)
+    check_published_by(second, feed)
 
 
 @pytest.mark.extended
@@ -450,6 +446,13 @@ def write_until(feed: Feed, until: Callable[[], bool], run: Run) -> None:
     wait(is_over, run)
 
 
+def check_published_by(run: Run, feed: Feed) -> None:
+    """Wait until ``run`` has published everything and end it, then check that all is there once."""
+    wait(lambda: has_rows(feed), run)
+    run.kill()
+    run_bounded(feed)
+
+
 def check_ended_by_handover(run: Run) -> None:
     assert run.result() == 0, run.text()
     assert "has taken over" in run.text()
@@ -482,9 +485,7 @@ def test_an_idle_run_ends_when_the_next_one_has_taken_over(handing_over: Feed) -
     newer = feed.begin()
     check_ended_by_handover(older)
     feed.write(1)
-    wait(lambda: has_rows(feed), newer)
-    newer.kill()
-    run_bounded(feed)
+    check_published_by(newer, feed)
 
 
 @pytest.mark.long
@@ -497,9 +498,7 @@ def test_a_run_that_is_killed_before_it_takes_over_does_not_end_the_older_one(ha
     write_until_held(feed, newer)
     newer.kill()
     feed.write(3)
-    wait(lambda: has_rows(feed), older)
-    older.kill()
-    run_bounded(feed)
+    check_published_by(older, feed)
 
 
 @pytest.mark.extended
@@ -514,9 +513,7 @@ def test_a_run_that_is_killed_in_its_first_window_loses_nothing(handing_over: Fe
     feed.write(3)
     check_ended_by_handover(older)
     third = feed.begin()
-    wait(lambda: has_rows(feed), third)
-    third.kill()
-    run_bounded(feed)
+    check_published_by(third, feed)
 
 
 @pytest.mark.extended
@@ -533,9 +530,7 @@ def test_a_run_that_slept_while_another_took_over_ends_with_success(handing_over
     os.kill(asleep.process.pid, signal.SIGCONT)
     write_until(feed, lambda: asleep.process.poll() is not None, newer)
     check_ended_by_handover(asleep)
-    wait(lambda: has_rows(feed), newer)
-    newer.kill()
-    run_bounded(feed)
+    check_published_by(newer, feed)
 
 
 @pytest.mark.extended

@@ -62,6 +62,7 @@ def command(feed: Feed, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "case",
     [

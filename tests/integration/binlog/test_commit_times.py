@@ -57,6 +57,7 @@ def test_all_slices_of_a_transaction_have_its_time_and_thread(full_mysql_server:
     assert thread > 0
 
 
+@pytest.mark.extended
 def test_commit_time_falls_back_to_the_event_second(full_mariadb_server: MariadbServer, unique_name: str) -> None:
     binlog = binlog_of(
         full_mariadb_server, unique_name, "SET timestamp = 1769860800", "CREATE TABLE t (id INT PRIMARY KEY)",
@@ -99,5 +100,6 @@ def test_report_has_the_first_commit_of_a_table(
     assert before + 1_100_000 - precision < commits["t"] < after - 1_100_000
 
 
+@pytest.mark.extended
 def test_table_without_published_rows_has_no_commit_time(full_mysql_server: MysqlServer, unique_name: str) -> None:
     assert reported_commits(full_mysql_server, unique_name, "CREATE TABLE u (id INT PRIMARY KEY)") == {}

@@ -96,6 +96,7 @@ def test_dead_letters_are_deleted_up_to_the_planned_offsets_with_a_reason_in_the
     assert [each.why for each in letters.discards] == ["replayed", "the rest"]
 
 
+@pytest.mark.extended
 def test_offsets_without_a_record_are_refused(letters: Letters) -> None:
     wrong: list[dict[int, int]] = [{0: 3}, {0: -1}, {2: 0}, {0: 0, 1: 9}]
     for up_to in wrong:
@@ -116,6 +117,7 @@ def test_records_of_others_are_not_deleted(letters: Letters, server: str, reason
     assert plan_discard(letters.connections, {0: 2}).letters == 3
 
 
+@pytest.mark.extended
 def test_discard_that_kafka_refuses_leaves_no_record(letters: Letters) -> None:
     planned = plan_discard(letters.connections, {})
     admin = kafka.KafkaAdminClient(bootstrap_servers=letters.bootstrap)
