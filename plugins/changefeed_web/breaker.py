@@ -5,7 +5,7 @@ There is one for each connection, so pipelines that use the same connection shar
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -68,7 +68,10 @@ class GuardedConnections(PipelineConnections):
         values = {field.name: getattr(reached, field.name) for field in fields(reached)}
         return GuardedKafkaConnection(**values, id=self.pipeline.kafka.connection)
 
-    def session(self) -> Session:
+    @contextmanager
+    def session(self) -> Iterator[Session]:
         """As `PipelineConnections.session`, with the circuit breaker."""
-        with circuit_breaker(self.pipeline.source.connection):
-            return super().session()
+        with ExitStack() as opened:
+            with circuit_breaker(self.pipeline.source.connection):
+                session = opened.enter_context(super().session())
+            yield session

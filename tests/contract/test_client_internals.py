@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,23 @@ def inner(kafka_broker: KafkaBroker, unique_name: str) -> InnerProducer:
     return InnerProducer(settings, [unique_name])
 
 
+def test_a_producer_takes_over_again_as_a_new_one(inner: InnerProducer, unique_name: str) -> None:
+    epochs = []
+    for round_number in range(3):
+        inner.take_over()
+        assert inner.is_well(), READ
+        epochs.append(inner._manager.producer_id_and_epoch.epoch)
+        inner.begin()
+        inner.send(unique_name, 0, b"%d" % round_number, None, [], lambda _first, _error: None)
+        while inner._accumulator.has_incomplete:
+            time.sleep(0.01)
+        inner.commit(10)
+    assert epochs == [epochs[0], epochs[0] + 1, epochs[0] + 2], f"the broker did not fence the earlier use: {READ}"
+    inner.begin()
+    assert not inner.is_well(), f"an open transaction is not seen: {READ}"
+    inner.close()
+
+
 def test_a_sequence_number_in_doubt_is_fatal(inner: InnerProducer) -> None:
     manager = inner._manager
     for error in (
@@ -101,12 +119,12 @@ def test_a_sequence_number_in_doubt_is_fatal(inner: InnerProducer) -> None:
         kafka.errors.InvalidProducerEpochError,
     ):
         assert manager.classify_batch_error(error, None) == TransactionManager.ERROR_CLASS_FATAL, READ
-    inner.close(5)
+    inner.close()
 
 
 def test_one_batch_of_a_partition_is_under_way_at_a_time(inner: InnerProducer) -> None:
     assert inner._sender.config["guarantee_message_order"] is True, READ
-    inner.close(5)
+    inner.close()
 
 
 def test_finished_batches_pass_by_its_sender(inner: InnerProducer, kafka_broker: KafkaBroker, unique_name: str) -> None:
@@ -129,7 +147,7 @@ def test_finished_batches_pass_by_its_sender(inner: InnerProducer, kafka_broker:
         assert all_there.wait(120), f"kafka-python's sender takes no batches out of its accumulator: {READ}"
         assert [error for _, error in answers] == [None] * 3, READ
         inner.commit(10)
-    inner.close(5)
+    inner.close()
     expected = [100 * round_number + row for round_number in range(2) for row in range(30)]
     assert rows_of(kafka_broker.bootstrap, unique_name)[1] == expected
 

@@ -39,7 +39,7 @@ def test_only_batches_of_committed_transactions_are_returned(kafka_broker: Kafka
         (producer.commit if commits else producer.abort)(20)
         if commits:
             expected.append(bytes(batch[HEAD_BYTES:]))
-    producer.close(5)
+    producer.close()
     partition = (unique_name, 0)
     with partition_reader(connection, [partition], "to test", start={partition: 2}, stored_batches=True) as reader:
         end = reader.last_stable_offsets()[partition]

@@ -273,7 +273,7 @@ class IngestOperator(JobOperator):
         log still.
         """
         from changefeed.ingest.checkpoint_mover import CheckpointMover
-        from changefeed.kafka.kept_clients import keep_clients
+        from changefeed.kept_clients import keep_clients
         from changefeed.pipeline.windows import last_stable_state
 
         pipeline = load_pipeline(self.pipeline_name)

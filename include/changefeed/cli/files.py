@@ -146,12 +146,12 @@ def _explain_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.source.mysql.catalog import catalog_lookup
     from changefeed.source.mysql.dump import DumpStream
     from changefeed.source.mysql.server_schemas import collation_names
-    from changefeed.source.mysql.session import server_of
+    from changefeed.source.mysql.session import Session, server_of
 
     pipeline = load_pipeline(pipeline_name)
     connections = connections_of(pipeline)
     database, _, name = table.partition(".")
-    found, schemas = connections.routes.of(database, name), catalog_lookup(connections.session)
+    found, schemas = connections.routes.of(database, name), catalog_lookup(lambda: Session(connections.mysql))
     if found is None:
         raise SettingsError(f"pipeline {pipeline_name!r} does not capture {table!r}: see its `tables`")
     with connections.session() as session:
@@ -161,11 +161,11 @@ def _explain_source(pipeline_name: str, table: str) -> str | None:
     show = routed_tables(connections, [schema] if schema else [], server_names_keys=logs_column_names)
     head = "".join(f"{each}\n" for each in show)
     for file in reversed(files):
-        dump = DumpStream(connections.session(), file=file.name, start=4, end=file.size_bytes)
+        dump = DumpStream(Session(connections.mysql), file=file.name, start=4, end=file.size_bytes)
         last = reads.last(dump, Slice(0, file.name, 4, file.size_bytes))
         start = 4 if last is None else last.position + last.size_bytes
         if start < file.size_bytes:
-            dump = DumpStream(connections.session(), file=file.name, start=start, end=file.size_bytes)
+            dump = DumpStream(Session(connections.mysql), file=file.name, start=start, end=file.size_bytes)
             window_slice = Slice(0, file.name, start, file.size_bytes)
             format, columns = connections.routes.format(0), connections.column_rules
             program = _explain_chunks(

@@ -1,8 +1,9 @@
 """A continuous run: windows one after another in one Spark session, each with the changes since the last one.
 
 Between windows it holds one connection to the source, and reads there whether the binlog has grown; Kafka is not used,
-except once a minute. Each window is planned, published and sealed as the only window of a run would be. So a snapshot
-or a backfill goes between two windows, as between two runs. So does the next run, when it takes over: see `handover`.
+except once a minute. Each window is planned, published and sealed as the only window of a run would be, and gives the
+lease to a process that waits for it. So a snapshot or a backfill goes between two windows, as between two runs. So does
+the next run, when it takes over: see `handover`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.handover import ALONE, HandedOverError, NoHandover
 from changefeed.ingest.window_run import ingest
-from changefeed.kafka.kept_clients import keep_clients
+from changefeed.kafka.kept_lease import IDLE_SECONDS, KeptLease
 from changefeed.kafka.log_compaction import compact_early
+from changefeed.kept_clients import keep_clients
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
@@ -153,7 +155,20 @@ def ingest_continuously(
     compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
     run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
     pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
-    store, is_behind = HeldCheckpointStore(checkpoint), True
+    with KeptLease() as kept_lease:
+        yield from _publish_windows(spark, connections, HeldCheckpointStore(checkpoint), pace, handover, kept_lease)
+
+
+def _publish_windows(
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    store: HeldCheckpointStore,
+    pace: Pace,
+    handover: NoHandover,
+    kept_lease: KeptLease,
+) -> Iterator[Manifest]:
+    """See `ingest_continuously`."""
+    is_behind = True
     while pace.begin():
         try:
             if is_behind:  # windows are sealed after it, perhaps in files that are purged: a plan would read them
@@ -161,11 +176,13 @@ def ingest_continuously(
             is_behind = True
             if not handover.has_taken_over:
                 _take_over(spark, connections, store, handover)
-            head = yield from _publish_new(spark, connections, store, pace, handover)
+            head = yield from _publish_new(spark, connections, store, pace, handover, kept_lease)
             is_behind = False
             pace.succeed()
             if head is not None:
-                wait_for_changes(connections, head, pace)
+                wait_for_changes(connections, head, pace, kept_lease)
+            if pace.every_seconds > IDLE_SECONDS:
+                kept_lease.close()
         except HandedOverError:
             break
         except ChangefeedError as error:
@@ -205,6 +222,7 @@ def _publish_new(
     store: HeldCheckpointStore,
     pace: Pace,
     handover: NoHandover,
+    kept_lease: KeptLease,
 ) -> Generator[Manifest, None, BinlogCoordinates | None]:
     """Publish what is new, and return None; if nothing is new, return the source's head."""
     try:
@@ -216,7 +234,7 @@ def _publish_new(
             return planned.window.head
         expected = planned.expected
         for window in cut(connections, planned, RunBounds()).windows:
-            manifest = _ingest(spark, connections, window, handover)
+            manifest = _ingest(spark, connections, window, handover, kept_lease)
             after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
             store.advance(expected, after)
             expected = after
@@ -228,11 +246,17 @@ def _publish_new(
     return None
 
 
-def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window, handover: NoHandover) -> Manifest:
+def _ingest(
+    spark: SparkTarget,
+    connections: PipelineConnections,
+    window: Window,
+    handover: NoHandover,
+    kept_lease: KeptLease,
+) -> Manifest:
     """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan, HandedOverError if
     another run has taken over."""
     try:
-        return ingest(spark, connections, window, check=handover.check)
+        return ingest(spark, connections, window, check=handover.check, kept_lease=kept_lease)
     except BinlogGoneError as error:
         with connections.session() as session:
             if source.server_uuid(session) == window.server_uuid:
@@ -240,8 +264,11 @@ def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window
         raise ReplacedWindowError(str(error)) from error
 
 
-def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates, pace: Pace) -> None:
+def wait_for_changes(
+    connections: PipelineConnections, known: BinlogCoordinates, pace: Pace, kept_lease: KeptLease
+) -> None:
     """Return when the source's binlog does not end at ``known`` any more, the run is over, or it is time to plan again.
+    Meanwhile an idle ``kept_lease`` is given back.
 
     Raises SourceUnavailableError if the connection is lost, or the server does not answer.
     """
@@ -250,4 +277,5 @@ def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates,
     limits = replace(connections.mysql.answer_limits, answer_seconds=connections.mysql.answer_limits.connect_seconds)
     with Session(replace(connections.mysql, answer_limits=limits)) as session:
         while not pace.is_over and time.monotonic() < until and source.head_coordinates(session) == known:
+            kept_lease.close_idle()
             _sleep(min(poll_seconds, pace.left_seconds))

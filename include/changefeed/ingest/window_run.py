@@ -19,6 +19,7 @@ from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.owned_log import KEPT_CONTINUOUS_SEALS, KEPT_SEALS, OwnedLog
 from changefeed.kafka.commit_log.records import BegunRecord, CompleteTablesRecord
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.kept_lease import KeptLease
 from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import TopicSettings, ensure_topics, partition_counts
 from changefeed.kafka.window_topics import WindowTopics
@@ -92,6 +93,7 @@ def ingest(
     archive: Archive | None = None,
     claim_timeout_seconds: float = 0.0,
     check: Callable[[CommitLogState], None] = lambda _: None,
+    kept_lease: KeptLease | None = None,
 ) -> Manifest:
     """Publish ``window``, seal it, and return its manifest. Messages of an earlier attempt are not published again.
 
@@ -99,6 +101,8 @@ def ingest(
     ``archive`` is passed, its binlog files are read instead of the server's. The checkpoint does not move.
 
     ``check`` is called under the lease with the pipeline's commit log, before the window begins; it may raise an error.
+    A ``kept_lease`` is used, and kept for the next window, if Spark starts no copies of tasks: a copy may go on after
+    its window.
 
     With `on_table_error: park`, a table with an error of its own is parked, and the window begins again without it.
 
@@ -111,7 +115,7 @@ def ingest(
     parks = identity is None and connections.pipeline.on_table_error == "park"
     while True:
         try:
-            return _ingest(spark, connections, window, identity, archive, claim_timeout_seconds, check)
+            return _ingest(spark, connections, window, identity, archive, claim_timeout_seconds, check, kept_lease)
         except TerminalError as error:
             if not (parks and error.tables):
                 raise
@@ -126,6 +130,7 @@ def _ingest(
     archive: Archive | None,
     claim_timeout_seconds: float,
     check: Callable[[CommitLogState], None],
+    kept_lease: KeptLease | None,
 ) -> Manifest:
     """See `ingest`; an error of one table is raised."""
     pipeline = connections.pipeline
@@ -135,7 +140,8 @@ def _ingest(
     if run.is_pipeline_run:
         connections.server_ids.check(run.tasks)
     inventory = run.take_inventory()
-    with connections.lease(run.identity, timeout_seconds=claim_timeout_seconds) as lease:
+    new_lease = connections.lease(run.identity, timeout_seconds=claim_timeout_seconds)
+    with new_lease if kept_lease is None or spark.may_copy_tasks else kept_lease.use(new_lease) as lease:
         fence(lease, run.tasks)
         state, pipeline_state = run.log.read_with(pipeline.name)
         check_not_renamed(pipeline.name, pipeline_state)

@@ -41,6 +41,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.sasl.scram import ScramClient
 from kafka.producer.producer_batch import ProducerBatch
+from kafka.producer.transaction_manager import TransactionState
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 from kafka.record import default_records
@@ -107,6 +108,7 @@ _READ_BYTES, _RECV_BYTES = 1 << 20, 1 << 16
 _METADATA_BACKOFF_MS = 10
 _FORGET_REFUSAL_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.02
+_CLOSE_SECONDS = 1.0
 _AT_ONCE = 5
 """Maximum of requests in flight on a connection; kafka-python refuses more than
 max_in_flight_requests_per_connection."""
@@ -389,10 +391,19 @@ class InnerProducer:
             max_request_size=LARGEST_REQUEST_BYTES,
             batch_size=SMALL_RECORD_BYTES,
         )
-        _ask_for(self._producer, topics)
+        self.ask_for(topics)
         self._sender, self._accumulator = self._producer._sender, self._producer._accumulator
         self._manager = self._producer._transaction_manager
         self._manager._supports_epoch_bump = lambda: False
+
+    def ask_for(self, topics: Collection[str]) -> None:
+        """Request the metadata of all ``topics`` at once; see `_ask_for`."""
+        _ask_for(self._producer, topics)
+
+    def is_well(self) -> bool:
+        """Whether it is between two transactions, and has no connection that it failed to open again; see
+        `kept_clients`."""
+        return self._manager._current_state == TransactionState.READY and producer_is_well(self._producer)
 
     @property
     def error(self) -> Exception | None:
@@ -401,7 +412,11 @@ class InnerProducer:
         return error
 
     def take_over(self) -> None:
-        """Fence earlier producers; raises an error after max_block_ms."""
+        """Fence earlier producers; raises an error after max_block_ms. If it was called before, the later producers are
+        fenced too: as in a new producer, no memory of the earlier transactions is left."""
+        if self._manager._current_state == TransactionState.READY:
+            self._manager._current_state = TransactionState.UNINITIALIZED
+            self._producer._init_transactions_result = None
         self._producer.init_transactions()
 
     def begin(self) -> None:
@@ -464,9 +479,9 @@ class InnerProducer:
         if not result.wait(timeout_ms=seconds * 1000):
             raise kafka.errors.KafkaTimeoutError(f"the coordinator did not answer within {seconds:g} seconds")
 
-    def close(self, seconds: float) -> None:
-        """Drop queued records and wait up to ``seconds`` for the sender's thread to end; later it ends by itself."""
-        end(self._producer, seconds)
+    def close(self) -> None:
+        """Drop queued records and wait for up to a second for the sender's thread to end; later it ends by itself."""
+        end(self._producer, _CLOSE_SECONDS)
 
 
 def plain_producer(settings: dict[str, Any], topic: str) -> kafka.KafkaProducer:

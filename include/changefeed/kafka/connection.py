@@ -18,7 +18,6 @@ from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
 from changefeed.kafka.client_internals import UNTRUSTED, PatchedClient, is_well
-from changefeed.kafka.kept_clients import kept_client
 from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.options import client_settings, is_secret
 from changefeed.kafka.refusal import (
@@ -27,6 +26,7 @@ from changefeed.kafka.refusal import (
     unavailable_error,
     untrusted_error,
 )
+from changefeed.kept_clients import kept_client
 from changefeed.model.password_source import PasswordSource
 
 # Users cannot set options that exactly-once delivery depends on.

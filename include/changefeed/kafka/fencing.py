@@ -27,17 +27,21 @@ def transactional_id(identity: str, task: int) -> str:
 
 
 def fence(lease: Lease, tasks: int = 1) -> str:
-    """Fence the publishers of all earlier attempts; return the attempt of ``lease``, for its publishers.
+    """Fence the publishers of all earlier attempts; return the attempt of ``lease``, for its publishers. A kept lease
+    fences once: all tasks of its earlier windows have ended.
 
     The driver calls it before any of its ``tasks`` starts. The commit log has the number of tasks of earlier attempts.
     The brokers list further publishers, such as those of a deleted log (ListTransactions, KIP-664; since Kafka 3.0).
     Raises FencedError, BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
     """
+    if tasks <= lease.fenced_tasks:
+        return lease.attempt
     connection, identity, tasks = lease.connection, lease.identity, max(tasks, lease.earlier_tasks)
     lease.log().keep(AttemptRecord(lease.attempt, tasks))
     with connection.admin(is_new=True) as admin:
         ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used_ids(admin, identity))
         _take_over(connection, admin, ids, identity, lease.transaction_seconds)
+    lease.fenced_tasks = tasks
     return lease.attempt
 
 

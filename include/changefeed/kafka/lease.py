@@ -44,6 +44,8 @@ from changefeed.model.publish_settings import PublishSettings
 _log = logging.getLogger(__name__)
 _held: set[Lease] = set()
 """The leases that this process holds."""
+_idle: set[Lease] = set()
+"""Those of them that no window uses now; whoever removes one from the set may use it or give it back."""
 
 BEATS = 5
 """How often a claim is repeated within the time after which a silent run counts as dead."""
@@ -83,7 +85,7 @@ class Lease:
     In its block, `log` writes the commit log, and `writer` other logs of the pipeline, under a transactional id that
     the next holder takes over. The transaction timeout is ``transaction_seconds`` at most, by default that of the
     publishers. ``earlier_tasks`` is the largest number of tasks of earlier attempts, also of attempts whose records are
-    not committed.
+    not committed; ``fenced_tasks`` is the number of tasks for which `fencing.fence` was called under this lease.
 
     The block begins when no other run is alive: at once, or after up to ``seconds`` if another run died without
     returning its claim. Raises PipelineBusyError if another run is alive, BrokerUnavailableError, TopicError, and
@@ -105,7 +107,7 @@ class Lease:
         transaction_seconds: float = PublishSettings.transaction_timeout_seconds,
     ) -> None:
         self.attempt = uuid.uuid4().hex
-        self.earlier_tasks = 1
+        self.earlier_tasks, self.fenced_tasks = 1, 0
         self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
         self._brief, self._timeout_seconds = brief, timeout_seconds
         self._topic, self._seconds = topic, seconds
@@ -113,12 +115,16 @@ class Lease:
         self._first = -1
         self._first_ms: int | None = None
         self._is_held = False
+        self._repeated_at = 0.0
         self._done = threading.Event()
         self._claims: RecordWriter | None = None
         self._fenced = FencedWriter(connection, identity, [topic], transaction_seconds)
         self._beat = threading.Thread(target=self._repeat, name=f"lease-{identity}", daemon=True)
 
     def __enter__(self) -> Self:
+        for idle in list(_idle):
+            if (idle._topic, idle.identity) == (self._topic, self.identity) and idle.take():
+                idle.give_back()  # otherwise this process would wait for itself
         self._claims = RecordWriter(self.connection, self._topic)
         try:
             self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
@@ -127,14 +133,43 @@ class Lease:
             self._is_held = True
             _held.add(self)
         except BaseException:
-            self._give_back()
+            self.give_back()
             raise
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        self._give_back()
+        self.give_back()
+
+    def leave(self) -> None:
+        """Keep the claim without a use for it, until `take` or `give_back`; another `Lease` of this process on the
+        identity gives it back first."""
+        _idle.add(self)
+
+    def take(self) -> bool:
+        """Whether the lease that was left is still there; then the caller uses it again, or gives it back."""
+        try:
+            _idle.remove(self)
+        except KeyError:
+            return False
+        return True
+
+    def is_wanted(self) -> bool:
+        """Whether another process has claimed the identity, or this one was asleep, so that another one may have the
+        lease. Raises what a lease raises."""
+        if _now() - self._repeated_at > self._seconds / 2:
+            return True
+        memory = self._memory()
+
+        def read(memory: LogMemory[Claims]) -> None:
+            purpose = f"to read the claims on {self.identity!r}"
+            with memory.reader(self.connection, self._topic, purpose, committed=False) as reader:
+                records = reader.to_end(timeout_seconds=6 * self.connection.timeout_seconds)
+                self._take(memory.after_last(records), memory.state.latest)
+
+        memory.read(read)
+        return bool(memory.state.latest)
 
     @property
     def number(self) -> int:
@@ -152,8 +187,8 @@ class Lease:
         covers too."""
         return OwnedLog(self.connection, self._topic, identity or self.identity, writer=self.writer)
 
-    def _give_back(self) -> None:
-        """Return the claim in a thread, which no signal interrupts: the signal that ends a job may come now."""
+    def give_back(self) -> None:
+        """Return the claim. In a thread, which no signal interrupts: the signal that ends a job may come now."""
         with ThreadPoolExecutor(1, f"lease-{self.identity}") as thread:
             try:
                 returned = thread.submit(self._return_claim)
@@ -184,7 +219,10 @@ class Lease:
 
     def _claim(self) -> int:
         """Repeat the claim; return the offset of its record."""
-        return self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who, self._brief))
+        now = _now()
+        offset = self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who, self._brief))
+        self._repeated_at = now
+        return offset
 
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
@@ -196,7 +234,10 @@ class Lease:
     def _take_over(self) -> None:
         """Read the claims before this run's claim, watch those that were not returned, and fence the writers of the
         logs."""
-        log_memory(self.connection, self._topic, f"claims on {self.identity!r}", Claims).read(self._watch)
+        self._memory().read(self._watch)
+
+    def _memory(self) -> LogMemory[Claims]:
+        return log_memory(self.connection, self._topic, f"claims on {self.identity!r}", Claims)
 
     def _watch(self, memory: LogMemory[Claims]) -> None:
         """See `_take_over`; the claims up to the last record in ``memory`` are known."""
@@ -284,3 +325,8 @@ class Lease:
         key, value = ClaimRecord.key_of(self.identity, attempt), claim.value() if claim else None
         assert self._claims is not None, "the lease is entered first"
         return self._claims.write({key: value}, f"to claim {self.identity!r} in commit log {self._topic!r}")
+
+
+def _now() -> float:
+    """Seconds, which go on while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.kept_clients import keeps_clients, kept_client
 from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, Start, partition_reader
+from changefeed.kept_clients import keeps_clients, kept_client
 
 State = TypeVar("State")
 

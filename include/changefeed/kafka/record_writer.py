@@ -12,9 +12,9 @@ import kafka.errors
 from changefeed.errors import ChangefeedError
 from changefeed.kafka.client_internals import end, plain_producer, producer_is_well
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.kept_clients import kept_client
 from changefeed.kafka.refusal import write_error
 from changefeed.kafka.topics import partition_counts
+from changefeed.kept_clients import kept_client
 
 _LARGEST_REQUEST = 100_000_000
 """By default brokers accept no larger request (socket.request.max.bytes). The topic limits the size of records."""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from changefeed.errors import ChangefeedError
 from changefeed.kafka.client_internals import Done, FinishedRecords, InnerProducer
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.refusal import write_error
+from changefeed.kept_clients import kept_client
 from changefeed.model.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
@@ -25,7 +27,6 @@ _SILENCE_MS = 30_000
 _RETRY_MS = 20
 _RECONNECT_MS = 1000
 _ABORT_SECONDS = 3.0
-_CLOSE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -40,8 +41,13 @@ class Delivery:
     error: ChangefeedError | None = None
 
 
+class _NotKeptError(Exception):
+    """Says that a producer is closed, and not kept."""
+
+
 class Transactions:
-    """A transactional producer under the transactional id ``name``; nothing is connected before `take_over`.
+    """A transactional producer under the transactional id ``name``; nothing is connected before `take_over`. A process
+    that keeps its clients keeps the connections of the producer for the next one (`kept_clients`).
 
     ``topics`` are the topics that it will write to, including the commit log. After any error it is unusable: `close`
     it, and run the task again. All methods that write raise FencedError, TopicError, BadRecordError, SettingsError, or
@@ -55,6 +61,7 @@ class Transactions:
         self._queue_bytes = settings.queue_bytes
         self._timeout_seconds = settings.transaction_timeout_seconds
         self._inner: InnerProducer | None = None
+        self._open = ExitStack()
         self._changed = threading.Condition()
         self._under_way, self._under_way_bytes = 0, 0
         self._error: ChangefeedError | None = None
@@ -80,8 +87,12 @@ class Transactions:
     def take_over(self) -> None:
         """Fence earlier producers of the same name, and abort their open transaction. Call it once, before all other
         methods."""
+        settings, topics = self._settings(), self._topics
+        purpose = (self.name, settings["transaction_timeout_ms"])
         with self._connection.kafka_python_errors():
-            self._inner = InnerProducer(self._settings(), self._topics)
+            kept = kept_client(self._connection, purpose, lambda: InnerProducer(settings, topics))
+            self._inner = self._open.enter_context(kept)
+        self._inner.ask_for(topics)
         self._do(self._inner.take_over, "to take over")
 
     def open(self) -> None:
@@ -208,14 +219,13 @@ class Transactions:
             self._error = before  # not the error of the queued records that were dropped
 
     def close(self) -> None:
-        """Abort the open transaction, and close the connections. Never raises an error."""
+        """Abort the open transaction, and close or keep the connections. Never raises an error."""
+        is_good = not self.is_open
         self.abort()
-        if self._inner is not None:
-            inner, self._inner = self._inner, None
-            try:
-                inner.close(_CLOSE_SECONDS)
-            except kafka.errors.KafkaError as error:
-                _log.debug("the producer %r did not close in order: %s", self.name, error)
+        self._inner = None
+        with suppress(_NotKeptError), self._open:
+            if not is_good or self._error is not None:
+                raise _NotKeptError
 
     @property
     def _producer(self) -> InnerProducer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ from changefeed.settings.site import load_site
 from changefeed.settings.transform_settings import TransformCall
 from changefeed.source.mysql.hosts import first_reachable
 from changefeed.source.mysql.server_ids import ServerIds
-from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.source import session_on
+from changefeed.source.mysql.session import Session, kept_session
+from changefeed.source.mysql.source import check_server
 
 if TYPE_CHECKING:  # at run time a reader of MySQL only, such as `status`, would load the client of Kafka
     from changefeed.kafka.commit_log.log import CommitLog
@@ -139,17 +139,20 @@ class PipelineConnections:
         """Look the source up again at its next use: of several hosts, another one may answer then."""
         self.__dict__.pop("mysql", None)
 
-    def session(self) -> Session:
-        """A new connection to the source, for queries; the caller closes it. Raises what `Session` raises."""
-        return Session(self.mysql)
+    def session(self) -> AbstractContextManager[Session]:
+        """A connection to the source, for queries; see `kept_session`."""
+        return kept_session(self.mysql)
 
-    def session_on(self, server_uuid: str) -> Session:
-        """A new connection to the source, whose server has been checked to have ``server_uuid``; for all reads of a
+    @contextmanager
+    def session_on(self, server_uuid: str) -> Iterator[Session]:
+        """A connection to the source, whose server has been checked to have ``server_uuid``; for all queries of a
         window.
 
-        Raises SourceUnavailableError if the connection leads to another server.
+        Raises SourceUnavailableError if the connection leads to another server, and what `kept_session` raises.
         """
-        return session_on(self.mysql, server_uuid)
+        with self.session() as session:
+            check_server(session, server_uuid)
+            yield session
 
     @property
     def server_ids(self) -> ServerIds:

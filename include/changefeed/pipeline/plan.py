@@ -31,7 +31,7 @@ from changefeed.pipeline.topics import required_topics
 from changefeed.pipeline.windows import first_checkpoint, last_stable_state
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.mysql import source
-from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
+from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity_once
 from changefeed.source.mysql.preflight import preflight
 from changefeed.source.mysql.session import Session
 
@@ -157,7 +157,7 @@ def _plan(
             frozen_at_ms=int(time.time() * 1000),
             plan_seconds=round(time.monotonic() - began, 3),
             failover=failover,
-            newest=file_identity(connections.mysql, uuid, head.coordinates.file)
+            newest=file_identity_once(session, uuid, head.coordinates.file)
             if start.coordinates != head.coordinates
             else None,
         )
@@ -273,7 +273,7 @@ def check_same_files(
     window that ends there, if it is known."""
     check_same_history(end, uuid, head.coordinates, files)
     if last is not None and last.newest is not None and last.server_uuid == uuid:
-        last.newest.check(file_identity(session.connection, uuid, last.newest.name))
+        last.newest.check(file_identity_once(session, uuid, last.newest.name))
 
 
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:

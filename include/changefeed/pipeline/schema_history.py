@@ -44,7 +44,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
-from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
+from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity_once
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas
 from changefeed.source.mysql.session import Session, server_of
 
@@ -131,7 +131,7 @@ def _proof(session: Session, kept: SchemaHistory, window: Window, state: CommitL
     there = {file.name for file in source.binlog_files(session)}
     for file in known:
         if file is not None and file.name in there:
-            found = file_identity(session.connection, window.server_uuid, file.name)
+            found = file_identity_once(session, window.server_uuid, file.name)
             if found != file:
                 _log.warning("the schema history is of binlog %s, found %s: the tables are learned anew", file, found)
                 return _Proof.OTHER

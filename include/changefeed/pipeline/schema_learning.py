@@ -29,7 +29,7 @@ from changefeed.model.window import BinlogFile, Slice, slices_between
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.archive.completeness import check_complete
 from changefeed.source.mysql import source
-from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
+from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity_once
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas, wait_for_logged_ddl
 from changefeed.source.mysql.session import Session, server_of
 
@@ -198,7 +198,7 @@ def _file(session: Session, server_uuid: str, start: BinlogCoordinates) -> FileI
     """The file that a history begins in, which identifies the binlog; None if only an archive has it."""
     if start.file not in {file.name for file in source.binlog_files(session)}:
         return None
-    return file_identity(session.connection, server_uuid, start.file)
+    return file_identity_once(session, server_uuid, start.file)
 
 
 def _derive(

@@ -12,6 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -162,7 +163,7 @@ class _ContextSpark:
 
     session: SparkSession
 
-    @property
+    @cached_property  # it reads all settings, one request to the JVM for each
     def may_copy_tasks(self) -> bool:
         """See `SparkTarget`."""
         return self.session.sparkContext.getConf().get("spark.speculation", "false") == "true"

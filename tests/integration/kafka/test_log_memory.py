@@ -11,7 +11,8 @@ from integration.kafka_pipeline import Pipeline
 from kafka.admin import KafkaAdminClient
 from seeds import of_this_test
 
-from changefeed.kafka import kept_clients, log_memory
+from changefeed import kept_clients
+from changefeed.kafka import log_memory
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence

@@ -35,6 +35,14 @@ def file_identity(connection: MysqlConnection, server_uuid: str, file: str) -> F
     return FileIdentity(file, seconds, server_id)
 
 
+def file_identity_once(session: Session, server_uuid: str, file: str) -> FileIdentity:
+    """As `file_identity`, read once for each ``session``."""
+    key = (server_uuid, file)
+    if key not in session.file_identities:
+        session.file_identities[key] = file_identity(session.connection, server_uuid, file)
+    return session.file_identities[key]
+
+
 def window_files(connection: MysqlConnection, window: Window, files: Iterable[str]) -> dict[str, FileIdentity]:
     """The identities of ``files``, the files of ``window``, by name.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from typing import Any, Self
 
 import pymysql
@@ -12,7 +14,9 @@ from pymysql.constants import CR, ER
 
 from changefeed.ddl.session import Flavour, Server
 from changefeed.errors import ChangefeedError, NoSuchTableError, SourceError, SourceUnavailableError
+from changefeed.kept_clients import kept_client
 from changefeed.model.connection import MysqlConnection
+from changefeed.model.file_identity import FileIdentity
 from changefeed.source.mysql.login import connect
 
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
@@ -29,6 +33,10 @@ _ASKS_FOR_A_FILE = (
     "out who answers at that address"
 )
 
+SESSION_SECONDS = 10.0
+"""How long a session is used by a process that keeps its clients. Later queries find another server behind its
+address."""
+
 Row = tuple[Any, ...]
 Translation = Callable[[MysqlConnection, Exception, int, str], ChangefeedError]
 """Returns changefeed's error for an error of PyMySQL, its code (0 without a code) and its text."""
@@ -36,6 +44,8 @@ Translation = Callable[[MysqlConnection, Exception, int, str], ChangefeedError]
 
 class Session:
     """One connection to the source; use it as a context manager.
+
+    ``file_identities`` are those that `binlogs.file_identity_once` has read.
 
     Raises SourceError if the server refuses the user, the password or a privilege, and SourceUnavailableError if it
     cannot be reached, closes the connection, or refuses a password that the next login renews.
@@ -51,12 +61,27 @@ class Session:
             self.raw.close()
             raise
         self.is_mariadb = "mariadb" in self.version.lower()
+        self.file_identities: dict[tuple[str, str], FileIdentity] = {}
+
+    def again(self) -> Session:
+        """The same connection for another use, which knows nothing of this one."""
+        session = copy(self)
+        session.file_identities = {}
+        return session
+
+    def is_well(self) -> bool:
+        """Whether the server has not closed the connection; see `kept_clients`."""
+        return bool(self.raw.open) and not select.select([self.raw._sock], [], [], 0)[0]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.raw.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.raw.close()
+        self.close()
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Raise SourceError or SourceUnavailableError instead of PyMySQL's errors."""
@@ -91,6 +116,17 @@ class Session:
         """Major and minor version of the server."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
+
+
+@contextmanager
+def kept_session(connection: MysqlConnection) -> Iterator[Session]:
+    """A session for queries: a new one, or in a process that keeps its clients one of the last SESSION_SECONDS.
+
+    The block must leave the session as it was: without a transaction, and with its settings. Raises what `Session`
+    raises.
+    """
+    with kept_client(connection, "queries", lambda: Session(connection), SESSION_SECONDS) as session:
+        yield session.again()
 
 
 def server_of(session: Session) -> Server:

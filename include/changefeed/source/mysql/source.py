@@ -37,17 +37,23 @@ def session_on(connection: MysqlConnection, expected_uuid: str) -> Session:
     """
     session = Session(connection)
     try:
-        found = server_uuid(session)
-        if found != expected_uuid:
-            raise SourceUnavailableError(
-                f"expected server {expected_uuid} at {connection.host}:{connection.port}, found server {found}: the "
-                "address, proxy or DNS name leads to another server now. Nothing was read from it. Run again: if "
-                f"{expected_uuid} is back there, the run continues; on another server the position is looked up anew."
-            )
+        check_server(session, expected_uuid)
     except ChangefeedError:
-        session.raw.close()
+        session.close()
         raise
     return session
+
+
+def check_server(session: Session, expected_uuid: str) -> None:
+    """Raise SourceUnavailableError unless ``session`` is on the server with UUID ``expected_uuid``."""
+    found = server_uuid(session)
+    if found != expected_uuid:
+        raise SourceUnavailableError(
+            f"expected server {expected_uuid} at {session.connection.host}:{session.connection.port}, found server "
+            f"{found}: the address, proxy or DNS name leads to another server now. Nothing was read from it. Run "
+            f"again: if {expected_uuid} is back there, the run continues; on another server the position is looked up "
+            "anew."
+        )
 
 
 def head(session: Session) -> Head:

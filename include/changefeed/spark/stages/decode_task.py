@@ -25,6 +25,7 @@ from changefeed.source.archive.archive import Archive
 from changefeed.source.mysql.own_tables import is_own_table
 from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.source import session_on
 from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.spark.stages.scouted_bytes import ScoutedBytes
 
@@ -63,7 +64,7 @@ class SourceTask(DriversTask):
 
         Raises SourceUnavailableError if the source's address leads to another server.
         """
-        return self.connections.session_on(self.server_uuid)
+        return session_on(self.connections.mysql, self.server_uuid)
 
     def route(self, database: str, table: str) -> Route | None:
         """The route of a table's rows; None if it is not captured. A dropped table has the topic of the template.

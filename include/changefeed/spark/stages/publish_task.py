@@ -10,10 +10,10 @@ from changefeed.errors import AccountingError
 from changefeed.formats.format import numbering_of
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.commit_log.records import LogRecord, OrderRecord
-from changefeed.kafka.kept_clients import keep_clients
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.window_topics import WindowTopics
+from changefeed.kept_clients import keep_clients
 from changefeed.model import fault_point
 from changefeed.model.binlog_order import BinlogOrder, join_runs
 from changefeed.model.manifest import TopicPartitionReceipt

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from changefeed.kafka import kept_clients
+from changefeed import kept_clients
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.kept_clients import kept_client
+from changefeed.kept_clients import kept_client
 
 CLUSTER, OTHER = KafkaConnection("one:9092"), KafkaConnection("two:9092")
 

@@ -1,9 +1,9 @@
-"""Kafka clients that stay open for their next use.
+"""Clients of Kafka and MySQL that stay open for their next use.
 
-Opening a client takes some milliseconds and three requests, which a continuous run would pay twenty times a window.
+Opening a client takes some milliseconds and several requests, which a continuous run would pay twenty times a window.
 After `keep_clients` this process keeps clients that ended their use without an error. A client serves one user at a
-time, and is closed KEPT_SECONDS after it was opened: so passwords and certificates are renewed. After an error all
-idle clients of its connection are closed, as the same may have happened to them.
+time, and is closed some time after it was opened: so passwords and certificates are renewed. After an error all idle
+clients of its connection are closed, as the same may have happened to them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from changefeed.kafka.connection import KafkaConnection
+from typing import Any, Protocol, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +42,7 @@ Opened = TypeVar("Opened", bound=Client)
 class _Kept:
     """An idle client, by its connection and purpose; ``until`` is the time at which it is closed."""
 
-    connection: KafkaConnection
+    connection: object
     purpose: Hashable
     client: Any
     until: float
@@ -61,7 +58,7 @@ def keep_clients() -> None:
     global _is_on
     with _lock:
         if not _is_on:
-            threading.Thread(target=_close_old_clients, name="changefeed-kafka-clients", daemon=True).start()
+            threading.Thread(target=_close_old_clients, name="changefeed-clients", daemon=True).start()
             atexit.register(_close_all)  # later their threads are gone, and closing them would wait for ever
         _is_on = True
 
@@ -72,9 +69,12 @@ def keeps_clients() -> bool:
 
 
 @contextmanager
-def kept_client(connection: KafkaConnection, purpose: Hashable, open_client: Callable[[], Opened]) -> Iterator[Opened]:
-    """A client for ``purpose``: an idle one, or one of ``open_client``. After an error in the block it is closed."""
-    kept = _take(connection, purpose) or _Kept(connection, purpose, open_client(), _now() + KEPT_SECONDS)
+def kept_client(
+    connection: object, purpose: Hashable, open_client: Callable[[], Opened], seconds: float = KEPT_SECONDS
+) -> Iterator[Opened]:
+    """A client for ``purpose``: an idle one, or one of ``open_client``, which is kept for ``seconds``. After an error
+    in the block it is closed."""
+    kept = _take(connection, purpose) or _Kept(connection, purpose, open_client(), _now() + seconds)
     is_good = False
     try:
         yield kept.client
@@ -88,7 +88,7 @@ def kept_client(connection: KafkaConnection, purpose: Hashable, open_client: Cal
             _close(_remove(lambda idle: idle.connection == connection))
 
 
-def _take(connection: KafkaConnection, purpose: Hashable) -> _Kept | None:
+def _take(connection: object, purpose: Hashable) -> _Kept | None:
     with _lock:
         found = next((kept for kept in _idle if kept.purpose == purpose and kept.connection == connection), None)
         if found is None:

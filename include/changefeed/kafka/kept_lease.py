@@ -1,0 +1,77 @@
+"""A lease that a continuous run keeps between two windows.
+
+A lease of its own costs a window five records in the commit log and the time of six requests. So the run keeps the last
+one while its windows follow one another closely. It gives the lease back when another process claims it, so that an
+operation goes between two windows; after an error; and when no window has used it for IDLE_SECONDS, so that an idle
+pipeline writes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from changefeed.kafka.lease import Lease
+from changefeed.kept_clients import KEPT_SECONDS
+
+IDLE_SECONDS = 2.0
+
+
+class KeptLease:
+    """The lease of the windows of one run, a context manager. Call `close_idle` while the run waits for changes."""
+
+    def __init__(self) -> None:
+        self._lease: Lease | None = None
+        self._opened_at = self._used_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def use(self, new: Lease) -> Iterator[Lease]:
+        """The kept lease, or ``new``, for the block. It is kept at the end of the block, unless that raises an error.
+
+        Raises what a lease raises.
+        """
+        lease = self._take()
+        if lease is None:
+            lease, self._opened_at = new.__enter__(), time.monotonic()
+        try:
+            yield lease
+        except BaseException:
+            lease.give_back()
+            raise
+        self._lease, self._used_at = lease, time.monotonic()
+        lease.leave()
+
+    def _take(self) -> Lease | None:
+        """The kept lease, unless it is old, or another process wants it: then it is given back."""
+        lease, self._lease = self._lease, None
+        if lease is None or not lease.take():
+            return None
+        is_good = False
+        try:
+            is_good = time.monotonic() - self._opened_at < KEPT_SECONDS and not lease.is_wanted()
+        finally:
+            if not is_good:
+                lease.give_back()
+        return lease if is_good else None
+
+    def close_idle(self) -> None:
+        """Give the lease back if no window has used it for IDLE_SECONDS."""
+        if time.monotonic() - self._used_at >= IDLE_SECONDS:
+            self.close()
+
+    def close(self) -> None:
+        """Give the lease back."""
+        lease, self._lease = self._lease, None
+        if lease is not None and lease.take():
+            lease.give_back()
