@@ -28,7 +28,7 @@ from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
 from changefeed.ingest.handover import ALONE, HandedOverError, NoHandover
 from changefeed.ingest.window_run import ingest
-from changefeed.kafka.kept_lease import IDLE_SECONDS, KeptLease
+from changefeed.kafka.kept_lease import KeptLease
 from changefeed.kafka.log_compaction import compact_early
 from changefeed.kept_clients import keep_clients
 from changefeed.model.checkpoint import Checkpoint
@@ -90,6 +90,11 @@ class Pace:
     def is_over(self) -> bool:
         """Whether the run begins no further window."""
         return self.left_seconds <= 0
+
+    @property
+    def pause_seconds(self) -> float:
+        """The time until the next window may begin."""
+        return max(0.0, self._next - time.monotonic())
 
     @property
     def idle_seconds(self) -> float:
@@ -181,8 +186,7 @@ def _publish_windows(
             pace.succeed()
             if head is not None:
                 wait_for_changes(connections, head, pace, kept_lease)
-            if pace.every_seconds > IDLE_SECONDS:
-                kept_lease.close()
+            kept_lease.close_idle(pace.pause_seconds)
         except HandedOverError:
             break
         except ChangefeedError as error:

@@ -2,8 +2,8 @@
 
 A lease of its own costs a window five records in the commit log and the time of six requests. So the run keeps the last
 one while its windows follow one another closely. It gives the lease back when another process claims it, so that an
-operation goes between two windows; after an error; and when no window has used it for IDLE_SECONDS, so that an idle
-pipeline writes nothing.
+operation goes between two windows; after an error; and when no window has used it for a while, so that an idle pipeline
+writes nothing: it does not repeat a claim that no window uses.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from changefeed.kafka.lease import Lease
 from changefeed.kept_clients import KEPT_SECONDS
 
 IDLE_SECONDS = 2.0
+"""How long a lease is kept without a use; less if its claim must be repeated earlier."""
 
 
 class KeptLease:
@@ -65,10 +66,12 @@ class KeptLease:
                 lease.give_back()
         return lease if is_good else None
 
-    def close_idle(self) -> None:
-        """Give the lease back if no window has used it for IDLE_SECONDS."""
-        if time.monotonic() - self._used_at >= IDLE_SECONDS:
-            self.close()
+    def close_idle(self, pause_seconds: float = 0.0) -> None:
+        """Give the lease back if no window has used it for a while, or will use it in the next ``pause_seconds``."""
+        if self._lease is not None:
+            idle_seconds = time.monotonic() - self._used_at + pause_seconds
+            if idle_seconds >= min(IDLE_SECONDS, self._lease.repeat_seconds):
+                self.close()
 
     def close(self) -> None:
         """Give the lease back."""

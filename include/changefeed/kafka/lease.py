@@ -172,6 +172,11 @@ class Lease:
         return bool(memory.state.latest)
 
     @property
+    def repeat_seconds(self) -> float:
+        """How often the claim is repeated."""
+        return self._seconds / BEATS
+
+    @property
     def number(self) -> int:
         """The offset of its first claim in the commit log. Later leases on the identity have larger numbers."""
         return self._first
@@ -225,7 +230,7 @@ class Lease:
         return offset
 
     def _repeat(self) -> None:
-        while not self._done.wait(self._seconds / BEATS):
+        while not self._done.wait(self.repeat_seconds):
             try:
                 self._claim()
             except ChangefeedError as error:
