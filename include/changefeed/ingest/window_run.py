@@ -44,7 +44,7 @@ from changefeed.pipeline.schema_history import (
     with_statements,
     with_tables,
 )
-from changefeed.pipeline.topics import required_topics, table_topics
+from changefeed.pipeline.topics import captured_routes, required_topics
 from changefeed.pipeline.unknown_tables import apply_answers, check_tables_known, segments
 from changefeed.pipeline.windows import check_not_renamed, commit_log_state
 from changefeed.settings.message_rules import rules_digest
@@ -267,10 +267,11 @@ class _WindowRun:
             files = list(file_slices(window, listed))
             size_bytes = sum(slice.size_bytes for slice in files)
             wait_for_workers = self.spark.warm_up(min(self.tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
+            routes = captured_routes(pipeline, session)
             return _Inventory(
                 files=files,
-                topics=_create_topics(connections, window, self.log, required_topics(pipeline, session)),
-                tables=table_topics(pipeline, session),
+                topics=_create_topics(connections, window, self.log, required_topics(pipeline, routes)),
+                tables={name: route.topic for name, route in routes.items()},
                 identities={} if archive else window_files(connections.mysql, window, (slice.file for slice in files)),
                 logs_column_names=source.logs_column_names(session),
                 wait_for_workers=wait_for_workers,

@@ -34,7 +34,7 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.known_progress import state_for_checkpoint
 from changefeed.pipeline.parking import describe_parked, left_out_tables
 from changefeed.pipeline.plan import Plan, plan
-from changefeed.pipeline.topics import required_topics
+from changefeed.pipeline.topics import captured_routes, required_topics
 from changefeed.pipeline.unknown_tables import check_plan
 from changefeed.pipeline.windows import last_stable_state
 from changefeed.snapshot.automatic import describe_automatic, takes_snapshots
@@ -77,7 +77,8 @@ class CheckContext:
     @cached_property
     def topics(self) -> dict[str, TopicSettings]:
         """The topics of the pipeline, with the settings that a run uses to create missing topics."""
-        return required_topics(self.connections.pipeline, self.source.session)
+        pipeline = self.connections.pipeline
+        return required_topics(pipeline, captured_routes(pipeline, self.source.session))
 
     @cached_property
     def partitions(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ from changefeed.kafka.topics import TopicLimits, partition_counts, topic_limits
 from changefeed.kafka.window_topics import check_same_topic
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.topics import required_topics
+from changefeed.pipeline.topics import captured_routes, required_topics
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def prune(connections: PipelineConnections, store: CheckpointStore) -> PruneResu
         if checkpoint is None:
             raise _nothing_known(pipeline.name)
         with connections.session() as session:
-            alive = set(required_topics(pipeline, session))
+            alive = set(required_topics(pipeline, captured_routes(pipeline, session)))
         gone = {name for name, _ in state.progress} - alive
         gone -= {name for (name, _), progress in state.progress.items() if progress.window > checkpoint.window}
         records = lease.log().forget(gone, state, checkpoint.window)

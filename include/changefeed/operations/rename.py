@@ -32,7 +32,7 @@ from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.topics import required_topics, state_topics
+from changefeed.pipeline.topics import captured_routes, required_topics, state_topics
 from changefeed.pipeline.windows import latest_checkpoint, renamed_message
 from changefeed.settings.file import pipeline_names
 
@@ -188,7 +188,9 @@ def _check_topics(connections: PipelineConnections, old: str, state: CommitLogSt
     if not given:
         return
     with connections.session() as session:
-        others = sorted(given - set(required_topics(connections.pipeline, session)))
+        others = sorted(
+            given - set(required_topics(connections.pipeline, captured_routes(connections.pipeline, session)))
+        )
     if others:
         why = f"to {others[0]!r}, and pipeline {new!r} publishes to other topics, so the topic would miss the rest"
     elif any(begun.schema_ids for begun in state.of(BegunRecord)):

@@ -27,7 +27,7 @@ from changefeed.pipeline.known_progress import check_commit_log, check_first_run
 from changefeed.pipeline.open_windows import Unfinished, describe_windows, find_unfinished
 from changefeed.pipeline.same_history import check_same_history
 from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
-from changefeed.pipeline.topics import required_topics
+from changefeed.pipeline.topics import captured_routes, required_topics
 from changefeed.pipeline.windows import first_checkpoint, last_stable_state
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.mysql import source
@@ -108,7 +108,9 @@ def _ensure_topics(connections: PipelineConnections) -> None:
         ensure_commit_log(connections)
     else:
         with connections.session() as session:
-            ensure_topics(connections.kafka, required_topics(pipeline, session), create=False)
+            ensure_topics(
+                connections.kafka, required_topics(pipeline, captured_routes(pipeline, session)), create=False
+            )
 
 
 def _plan(

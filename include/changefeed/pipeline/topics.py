@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from changefeed.errors import TopicError
 from changefeed.kafka.checkpoint_log import checkpoint_settings
 from changefeed.kafka.schema_log import schema_history_settings
@@ -54,11 +56,11 @@ def heartbeat_settings(pipeline: Pipeline) -> dict[str, TopicSettings]:
     return {heartbeat_topic(pipeline.name): settings} if pipeline.heartbeat else {}
 
 
-def required_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettings]:
-    """All topics that must exist before a window is published, and the settings for creating missing ones."""
+def required_topics(pipeline: Pipeline, routes: Mapping[tuple[str, str], TableRoute]) -> dict[str, TopicSettings]:
+    """All topics that must exist before a window is published, and the settings for creating missing ones; ``routes``
+    are the `captured_routes`."""
     replication_factor = pipeline.topics.replication_factor
-    routes = captured_routes(pipeline, session).values()
-    required = {route.topic: TopicSettings(*route.creation_settings) for route in routes}
+    required = {route.topic: TopicSettings(*route.creation_settings) for route in routes.values()}
     required |= state_topics(pipeline)
     if pipeline.publish_ddl != "off":
         required[schema_changes_topic(pipeline.name, pipeline.topics.suffix)] = TopicSettings(1, replication_factor)

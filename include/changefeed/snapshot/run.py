@@ -24,7 +24,7 @@ from changefeed.kafka.commit_log.snapshots import ChunkRecord, SnapshotRecord
 from changefeed.kafka.topics import ensure_topics
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.topics import required_topics
+from changefeed.pipeline.topics import captured_routes, required_topics
 from changefeed.settings.message_rules import message_rules
 from changefeed.snapshot import follower_announcer
 from changefeed.snapshot.changed_keys import TooManyChangedKeysError
@@ -65,7 +65,7 @@ def run_snapshot(spark: SparkTarget, connections: PipelineConnections, plan: Sna
     check_takes_snapshots(pipeline)
     tasks = spark.cores()  # a cluster may take minutes, in which MySQL would end an idle session
     with connections.session() as session, ThreadPoolExecutor(1, "changefeed-snapshot") as beside:
-        topics, lease = required_topics(pipeline, session), connections.lease(plan.identity)
+        topics, lease = required_topics(pipeline, captured_routes(pipeline, session)), connections.lease(plan.identity)
         run = _snapshot_run(spark, tasks, connections, plan, lease.attempt, session, beside)
         first = beside.submit(run.cut, plan.progress)  # queries MySQL while topics are created
         ensure_topics(connections.kafka, topics, create=pipeline.topics.create)
