@@ -70,10 +70,15 @@ def keeps_clients() -> bool:
 
 @contextmanager
 def kept_client(
-    connection: object, purpose: Hashable, open_client: Callable[[], Opened], seconds: float = KEPT_SECONDS
+    connection: object,
+    purpose: Hashable,
+    open_client: Callable[[], Opened],
+    seconds: float = KEPT_SECONDS,
+    *,
+    only_last: bool = False,
 ) -> Iterator[Opened]:
     """A client for ``purpose``: an idle one, or one of ``open_client``, which is kept for ``seconds``. After an error
-    in the block it is closed."""
+    in the block it is closed. If ``only_last``, it is kept in place of idle clients of its class for other purposes."""
     kept = _take(connection, purpose) or _Kept(connection, purpose, open_client(), _now() + seconds)
     is_good = False
     try:
@@ -81,6 +86,8 @@ def kept_client(
         is_good = True
     finally:
         if is_good and _is_on:
+            if only_last:
+                _close(_remove(lambda idle: type(idle.client) is type(kept.client) and idle.connection == connection))
             _put_back(kept)
         else:
             _close([kept])

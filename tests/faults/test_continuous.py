@@ -15,13 +15,14 @@ from threading import Event
 from typing import Any
 
 import pytest
-from both_settings import on_stock_servers_first
+from both_settings import on_stock_servers_first, with_everything
 from faults.conftest import Pair
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from faults.proxy import Proxy
 from faults.replica import stop_replicating, wait_until_caught_up
 from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, select_rows, topic_rows
+from kafka.admin import KafkaAdminClient, NewPartitions
 
 from changefeed.errors import CheckpointError, StaleCheckpointError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
@@ -164,6 +165,26 @@ def test_changes_are_published_and_committed_while_the_run_goes_on(continuous: F
     wait(lambda: checkpoint_window(feed) == sealed(run)[-1], run)
     run.kill()
     run_bounded(feed)
+
+
+@with_everything
+def test_windows_under_one_lease_have_each_its_own_time_and_partitions(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    with writing(feed):
+        run = feed.begin()
+        wait(lambda: sealed(run)[-1] >= 3, run)
+        admin = KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
+        admin.create_partitions({f"{feed.name}.journal": NewPartitions(6)})
+        admin.close()
+        wait(lambda: any(record.partition > 1 for record in feed.records("journal")), run)
+    wait(lambda: has_rows(feed), run)
+    run.kill()
+    values = [json.loads(record.value) for record in feed.records("journal") if record.value]
+    assert all(value["source"]["ts_ms"] <= value["ts_ms"] for value in values), (
+        "a window has the time of an earlier one"
+    )
+    assert len({value["ts_ms"] for value in values}) > 3
 
 
 @pytest.mark.extended

@@ -190,6 +190,7 @@ def _publish_windows(
         except HandedOverError:
             break
         except ChangefeedError as error:
+            kept_lease.close()  # the pause may be long
             if handover.is_over():
                 break
             if not isinstance(error, RetryableError):

@@ -416,8 +416,14 @@ class InnerProducer:
         fenced too: as in a new producer, no memory of the earlier transactions is left."""
         if self._manager._current_state == TransactionState.READY:
             self._manager._current_state = TransactionState.UNINITIALIZED
+            self._manager._last_acked_offset.clear()
             self._producer._init_transactions_result = None
         self._producer.init_transactions()
+
+    def rest(self) -> None:
+        """Forget the partitions that it has written to. Otherwise the sender asks for the leader of each of them again
+        and again, at the pace of its backoff, while it has none."""
+        self._accumulator._batches.clear()
 
     def begin(self) -> None:
         """Begin a transaction."""

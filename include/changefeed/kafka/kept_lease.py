@@ -42,29 +42,21 @@ class KeptLease:
 
         Raises what a lease raises.
         """
-        lease = self._take()
-        if lease is None:
-            lease, self._opened_at = new.__enter__(), time.monotonic()
         try:
-            yield lease
+            if self._lease is None or not self._lease.take() or self._is_over(self._lease):
+                self.close()
+                self._lease = new
+                new.__enter__()
+                self._opened_at = time.monotonic()
+            yield self._lease
+            self._used_at = time.monotonic()
+            self._lease.leave()
         except BaseException:
-            lease.give_back()
+            self.close()
             raise
-        self._lease, self._used_at = lease, time.monotonic()
-        lease.leave()
 
-    def _take(self) -> Lease | None:
-        """The kept lease, unless it is old, or another process wants it: then it is given back."""
-        lease, self._lease = self._lease, None
-        if lease is None or not lease.take():
-            return None
-        is_good = False
-        try:
-            is_good = time.monotonic() - self._opened_at < KEPT_SECONDS and not lease.is_wanted()
-        finally:
-            if not is_good:
-                lease.give_back()
-        return lease if is_good else None
+    def _is_over(self, lease: Lease) -> bool:
+        return time.monotonic() - self._opened_at >= KEPT_SECONDS or lease.is_wanted()
 
     def close_idle(self, pause_seconds: float = 0.0) -> None:
         """Give the lease back if no window has used it for a while, or will use it in the next ``pause_seconds``."""
@@ -74,7 +66,7 @@ class KeptLease:
                 self.close()
 
     def close(self) -> None:
-        """Give the lease back."""
-        lease, self._lease = self._lease, None
-        if lease is not None and lease.take():
-            lease.give_back()
+        """Give the lease back, at once and for good."""
+        if self._lease is not None:
+            self._lease.give_back()
+            self._lease = None

@@ -114,7 +114,7 @@ class Lease:
         self._who = f"process {os.getpid()} on {socket.gethostname()}"
         self._first = -1
         self._first_ms: int | None = None
-        self._is_held = False
+        self._is_held = self._is_returned = False
         self._repeated_at = 0.0
         self._done = threading.Event()
         self._claims: RecordWriter | None = None
@@ -167,6 +167,7 @@ class Lease:
             with memory.reader(self.connection, self._topic, purpose, committed=False) as reader:
                 records = reader.to_end(timeout_seconds=6 * self.connection.timeout_seconds)
                 self._take(memory.after_last(records), memory.state.latest)
+            memory.state.tasks = max(memory.state.tasks, self.earlier_tasks)
 
         memory.read(read)
         return bool(memory.state.latest)
@@ -193,7 +194,7 @@ class Lease:
         return OwnedLog(self.connection, self._topic, identity or self.identity, writer=self.writer)
 
     def give_back(self) -> None:
-        """Return the claim. In a thread, which no signal interrupts: the signal that ends a job may come now."""
+        """Return the claim, once. In a thread, which no signal interrupts: the signal that ends a job may come now."""
         with ThreadPoolExecutor(1, f"lease-{self.identity}") as thread:
             try:
                 returned = thread.submit(self._return_claim)
@@ -203,6 +204,10 @@ class Lease:
                 returned.result()
 
     def _return_claim(self) -> None:
+        if self._is_returned:
+            return
+        self._is_returned = True
+        _idle.discard(self)
         _held.discard(self)
         self._is_held = False
         self._fenced.close()
@@ -231,6 +236,8 @@ class Lease:
 
     def _repeat(self) -> None:
         while not self._done.wait(self.repeat_seconds):
+            if self in _idle:  # whoever waits for it gets it soon
+                continue
             try:
                 self._claim()
             except ChangefeedError as error:

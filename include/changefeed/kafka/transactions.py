@@ -65,7 +65,7 @@ class Transactions:
         self._changed = threading.Condition()
         self._under_way, self._under_way_bytes = 0, 0
         self._error: ChangefeedError | None = None
-        self.is_open = False
+        self.is_open = self._is_aborted = False
         self._opened_at = 0.0
 
     def _settings(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Transactions:
         settings, topics = self._settings(), self._topics
         purpose = (self.name, settings["transaction_timeout_ms"])
         with self._connection.kafka_python_errors():
-            kept = kept_client(self._connection, purpose, lambda: InnerProducer(settings, topics))
+            kept = kept_client(self._connection, purpose, lambda: InnerProducer(settings, topics), only_last=True)
             self._inner = self._open.enter_context(kept)
         self._inner.ask_for(topics)
         self._do(self._inner.take_over, "to take over")
@@ -208,7 +208,7 @@ class Transactions:
         later."""
         if not self.is_open:
             return
-        self.is_open = False
+        self.is_open, self._is_aborted = False, True
         before = self._error
         try:
             self._producer.abort(_ABORT_SECONDS)
@@ -220,12 +220,13 @@ class Transactions:
 
     def close(self) -> None:
         """Abort the open transaction, and close or keep the connections. Never raises an error."""
-        is_good = not self.is_open
         self.abort()
-        self._inner = None
+        inner, self._inner = self._inner, None
         with suppress(_NotKeptError), self._open:
-            if not is_good or self._error is not None:
+            if self._is_aborted or self._error is not None:
                 raise _NotKeptError
+            if inner is not None:
+                inner.rest()
 
     @property
     def _producer(self) -> InnerProducer:

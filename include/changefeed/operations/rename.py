@@ -188,9 +188,8 @@ def _check_topics(connections: PipelineConnections, old: str, state: CommitLogSt
     if not given:
         return
     with connections.session() as session:
-        others = sorted(
-            given - set(required_topics(connections.pipeline, captured_routes(connections.pipeline, session)))
-        )
+        routes = captured_routes(connections.pipeline, session)
+    others = sorted(given - set(required_topics(connections.pipeline, routes)))
     if others:
         why = f"to {others[0]!r}, and pipeline {new!r} publishes to other topics, so the topic would miss the rest"
     elif any(begun.schema_ids for begun in state.of(BegunRecord)):

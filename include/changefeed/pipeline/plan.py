@@ -108,9 +108,8 @@ def _ensure_topics(connections: PipelineConnections) -> None:
         ensure_commit_log(connections)
     else:
         with connections.session() as session:
-            ensure_topics(
-                connections.kafka, required_topics(pipeline, captured_routes(pipeline, session)), create=False
-            )
+            routes = captured_routes(pipeline, session)
+        ensure_topics(connections.kafka, required_topics(pipeline, routes), create=False)
 
 
 def _plan(

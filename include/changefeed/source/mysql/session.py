@@ -71,7 +71,11 @@ class Session:
 
     def is_well(self) -> bool:
         """Whether the server has not closed the connection; see `kept_clients`."""
-        return bool(self.raw.open) and not select.select([self.raw._sock], [], [], 0)[0]
+        if not self.raw.open:
+            return False
+        poll = select.poll()
+        poll.register(self.raw._sock, select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,7 @@ class DecodeTask(SourceTask):
 
     start: BinlogCoordinates
     attempt: str = ""
-    """The fencing token of the attempt; a worker reuses row programs between slices of the same attempt."""
+    """The fencing token of the attempt; all windows under one lease have the same."""
     history: SchemaHistory | None = None
     """The schema history, advanced by the scouted statements."""
     statements_scouted: bool = True
@@ -124,6 +124,11 @@ class DecodeTask(SourceTask):
     """The captured tables, as "database.table", whose changes are left out. Their DDL is followed and published."""
     slices: tuple[Slice, ...] = ()
     """The slices of the window that are cut so far."""
+
+    @property
+    def window_key(self) -> Hashable:
+        """What all tasks of one attempt at a window have in common, and no other task has."""
+        return self.attempt, self.server_uuid, self.start, self.frozen_at_ms
 
     def route(self, database: str, table: str) -> Route | None:
         """See `SourceTask`. The server's own tables are never captured, and parked tables are left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ class KernelReader:
 
     def read(self, slice: Slice) -> Iterator[MessageBlock | SliceReport]:
         """The blocks of the slice, then its report."""
-        decoder = self._own or _idle_decoders.pop(self._task.attempt, None) or self._new_decoder()
+        decoder = self._own or _idle_decoders.pop(self._task.window_key, None) or self._new_decoder()
         follower = StatementFollower(self._task, slice, self._changes)
         decoder.programs.schema_lookup = follower.lookup
         decoder.programs.is_frozen = self._task.pipeline.freeze_schema
@@ -61,7 +61,7 @@ class KernelReader:
                 )
         if self._task.attempt and self._finisher is None and decoder.programs.are_lasting:
             _idle_decoders.clear()
-            _idle_decoders[self._task.attempt] = decoder
+            _idle_decoders[self._task.window_key] = decoder
         else:
             self._own = decoder
 
@@ -79,9 +79,10 @@ class KernelReader:
         )
 
 
-_idle_decoders: dict[str, KernelDecoder] = {}
-"""The decoder of the last attempt of this process, while no slice is read with it. It is kept because a worker needs as
-long to compile the programs of the tables as to write the decoded messages."""
+_idle_decoders: dict[Hashable, KernelDecoder] = {}
+"""The decoder of the last window of this process, while no slice is read with it. It is kept because a worker needs as
+long to compile the programs of the tables as to write the decoded messages. The programs have the window's time, server
+and partitions in them, so another window, also one of the same attempt, needs another decoder."""
 
 
 def _transactions_of(task: DecodeTask) -> Route | None:
