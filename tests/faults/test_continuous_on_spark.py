@@ -62,6 +62,7 @@ def own_mysql(tmp_path: Path) -> Iterator[MysqlServer]:
         yield server
 
 
+@pytest.mark.long
 @SPARKS
 def test_run_goes_on_after_kafka_was_down_for_a_minute(spark_feed: Feed) -> None:
     feed = spark_feed
@@ -132,6 +133,7 @@ def test_ddl_in_each_window_publishes_each_row_with_its_columns(spark_feed: Feed
     check_published_by(run, feed)
 
 
+@pytest.mark.long
 @SPARKS
 def test_run_that_slept_while_another_went_on_publishes_nothing_twice(
     spark_feed: Feed, request: pytest.FixtureRequest
@@ -156,6 +158,7 @@ def test_run_that_slept_while_another_went_on_publishes_nothing_twice(
     check_published_by(other, feed)
 
 
+@pytest.mark.long
 @SPARKS
 def test_run_that_is_killed_is_followed_by_one_that_repeats_nothing(spark_feed: Feed) -> None:
     feed = spark_feed
