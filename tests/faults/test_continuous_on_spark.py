@@ -9,10 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.conftest import run_for
+from faults.conftest import Pair, run_for
 from faults.feed import Feed, Run, Runner, processes_of
-from faults.test_continuous import check_published_by, has_rows, run_bounded, sealed, wait, write_until, writing
-from faults.test_spark_cluster import executors, use_cluster
+from faults.replica import stop_replicating, wait_until_caught_up
+from faults.test_continuous import (
+    LATER_STAGES,
+    check_ended_by_handover,
+    check_published_by,
+    has_rows,
+    publish_rest,
+    run_bounded,
+    sealed,
+    wait,
+    write_until,
+    write_until_held,
+    writing,
+)
+from faults.test_spark_cluster import executors, hold, use_cluster
 from long_form import long
 
 from devstack.identity import ProcessId
@@ -139,9 +152,7 @@ def test_run_that_slept_while_another_went_on_publishes_nothing_twice(
     spark_feed: Feed, request: pytest.FixtureRequest
 ) -> None:
     feed = spark_feed
-    if "cluster" in request.node.name:  # the executors of one run are not free for the other
-        use_cluster(feed, request.getfixturevalue("spark_cluster"), conf={"spark.cores.max": "1"})
-        run_for(feed, "10m")
+    limit_cores(feed, request)
     asleep = begin(feed)
     with writing(feed):
         time.sleep(feed.random.random())
@@ -168,6 +179,104 @@ def test_run_that_is_killed_is_followed_by_one_that_repeats_nothing(spark_feed: 
         first.kill()
         second = begin(feed)
     check_published_by(second, feed)
+
+
+def limit_cores(feed: Feed, request: pytest.FixtureRequest) -> None:
+    """On the cluster, leave one of the two executors to another run."""
+    if "cluster" in request.node.name:
+        use_cluster(feed, request.getfixturevalue("spark_cluster"), conf={"spark.cores.max": "1"})
+
+
+def begin_handing_over(feed: Feed) -> Run:
+    """Begin a run that takes over and hands over, as those of Airflow."""
+    return feed.begin_python("", str(Path(__file__).with_name("handover_run.py")), feed.name)
+
+
+@pytest.mark.long
+@SPARKS
+def test_next_run_takes_over_without_a_gap(spark_feed: Feed, request: pytest.FixtureRequest) -> None:
+    feed = spark_feed
+    limit_cores(feed, request)
+    older = begin_handing_over(feed)
+    write_until(feed, lambda: len(sealed(older)) > 3, older)
+    with writing(feed):
+        newer = begin_handing_over(feed)
+        wait(lambda: len(sealed(newer)) > 3, newer)
+    check_ended_by_handover(older)
+    assert sealed(newer)[1] > sealed(older)[-1], "the older run sealed at most the window that it had begun"
+    check_published_by(newer, feed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("spark_feed", ["cluster"], indirect=True)
+def test_next_run_goes_on_after_the_older_one_if_the_cluster_has_room_for_one(spark_feed: Feed) -> None:
+    """The older run has all executors until its time is over, and then 90 seconds."""
+    feed = spark_feed
+    run_for(feed, "10s")
+    older = begin_handing_over(feed)
+    write_until(feed, lambda: len(sealed(older)) > 1, older)
+    newer = begin_handing_over(feed)
+    with writing(feed):
+        assert older.result() == 0, older.text()
+        assert "has taken over" not in older.text()
+        wait(lambda: len(sealed(newer)) > 1, newer)
+    check_published_by(newer, feed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", LATER_STAGES)
+def test_killed_at_a_stage_on_a_local_master_the_next_run_repeats_nothing(continuous: Feed, stage: str) -> None:
+    feed = continuous
+    feed.settings["spark"] = {"master": "local[2]"}
+    run_for(feed, "10m")
+    feed.write(5)
+    run = feed.begin(f"{stage}:2", spark=True)
+    write_until_held(feed, run)
+    feed.write(5)
+    run.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", ["in_decode", "in_open_transaction", "after_transaction_commit"])
+def test_killed_at_a_stage_of_executors_the_next_run_repeats_nothing(
+    continuous: Feed, spark_cluster: SparkCluster, stage: str
+) -> None:
+    feed = continuous
+    feed.environment["SPARK_CONF_DIR"] = str(spark_cluster.conf_folder)
+    run_for(feed, "10m")
+    feed.write(5)
+    run = hold(feed, spark_cluster, f"{stage}:2")
+    feed.write(5)
+    run.kill()
+    run.file.unlink(missing_ok=True)
+    run_bounded(feed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["connect", "cluster"])
+@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
+def test_run_goes_on_at_the_next_host_after_a_failover(
+    pair: Pair, pair_feed: Feed, where: str, request: pytest.FixtureRequest
+) -> None:
+    source, follower = pair
+    feed = pair_feed
+    feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
+    use_spark(feed, where, request)
+    run_for(feed, "10m")
+    run = begin(feed)
+    try:
+        wait_until_caught_up(source, follower)
+        source.stop()
+        stop_replicating(follower)
+        feed.mysql = follower  # writes go to the new source; the connection stays as it is
+        feed.write(5)
+        wait(lambda: has_rows(feed), run)
+        assert "found again by GTID set" in run.text()
+    finally:
+        run.kill()
+    publish_rest(feed)
+    feed.check(one_server=False)
 
 
 @pytest.mark.parametrize("spark_feed", ["cluster"], indirect=True)
