@@ -22,7 +22,7 @@ def headline(
     waits, at_ms = _waiting(position, now_ms)
     parked = _parked(position)
     done = f"{parked}{_REST_DONE if parked else _DONE}"
-    if every_seconds is not None and not parked and dag["running"] and not dag["held"]:
+    if every_seconds is not None and not parked and set(dag["running"]) > set(dag["held"]):
         return _of_continuous(dag, position, waits, at_ms, every_seconds)
     if dag["paused"]:
         what = waits and f"{parked}{waits}. Resume the pipeline to publish them."

@@ -6,10 +6,11 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from faults.feed import Feed, Runner, fresh_feed
+from faults.feed import Feed, Run, Runner, fresh_feed
 from faults.proxy import Proxy
 from faults.replica import replicate
 
@@ -103,3 +104,27 @@ def pair(tmp_path: Path, server_settings: str, request: pytest.FixtureRequest) -
 @pytest.fixture
 def pair_feed(pair: Pair, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Feed:
     return Feed(unique_name, pair[0], kafka_broker, tmp_path, runner)
+
+
+def run_for(feed: Feed, time: str) -> None:
+    """Change how long the next runs go on."""
+    feed.settings["windows"] = {"every": "100ms", "run_for": time}
+    feed.configure()
+
+
+@pytest.fixture
+def continuous(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feed]:
+    """A feed whose runs publish windows for ten seconds. Those that have not ended after the test are killed."""
+    begun: list[Run] = []
+    begin = feed.begin
+
+    def begin_and_remember(fault: str = "", **options: Any) -> Run:
+        begun.append(begin(fault, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(feed, "begin", begin_and_remember)
+    run_for(feed, "10s")
+    yield feed
+    for run in begun:
+        if run.process.poll() is None:
+            run.kill()

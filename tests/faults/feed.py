@@ -295,10 +295,14 @@ class Feed:
         """Begin a command in its own process."""
         if self.runner.connect and "spark" not in self.settings:
             self._write_spark({"master": "local[2]"})
+        return self.begin_python(fault, "-m", "changefeed.cli.main", *arguments)
+
+    def begin_python(self, fault: str, *arguments: str) -> Run:
+        """Begin a Python process with these arguments."""
         environment, log, held = self._prepare(fault)
         with log.open("w") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "changefeed.cli.main", *arguments],
+                [sys.executable, *arguments],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

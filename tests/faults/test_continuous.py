@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from both_settings import on_stock_servers_first, with_everything
-from faults.conftest import Pair
+from faults.conftest import Pair, run_for
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from faults.proxy import Proxy
 from faults.replica import stop_replicating, wait_until_caught_up
@@ -45,30 +45,6 @@ LATER_STAGES = [
     if stage != "before_first_checkpoint"
 ]
 """Stages that a run reaches for each window."""
-
-
-@pytest.fixture
-def continuous(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feed]:
-    """A feed whose runs publish windows for ten seconds. Those that have not ended after the test are killed."""
-    begun: list[Run] = []
-    begin = feed.begin
-
-    def begin_and_remember(fault: str = "", **options: Any) -> Run:
-        begun.append(begin(fault, **options))
-        return begun[-1]
-
-    monkeypatch.setattr(feed, "begin", begin_and_remember)
-    run_for(feed, "10s")
-    yield feed
-    for run in begun:
-        if run.process.poll() is None:
-            run.kill()
-
-
-def run_for(feed: Feed, time: str) -> None:
-    """Change how long the next runs go on."""
-    feed.settings["windows"] = {"every": "100ms", "run_for": time}
-    feed.configure()
 
 
 def publish_rest(feed: Feed) -> None:

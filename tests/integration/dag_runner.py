@@ -38,6 +38,10 @@ class DagRunner:
     def states_after(self, command: str) -> dict[str, str]:
         """Run a command; returns the states of the tasks by id."""
         self.begin(command)
+        return self.read_states()
+
+    def read_states(self) -> dict[str, str]:
+        """Wait for the end of a command that `begin` began; returns the states of the tasks by id."""
         line = self._results.readline()
         assert line, f"the DAG's process ended:\n{self.text()[-4000:]}"
         states: dict[str, str] = json.loads(line)

@@ -6,7 +6,7 @@ When Airflow parses a DAG file, the source's tables are not known. So the DAG de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
@@ -15,7 +15,10 @@ from changefeed.model.manifest import Manifest
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
 
-__all__ = ["asset_events", "emit_events", "pipeline_alias", "topic_asset"]
+__all__ = ["asset_events", "emit_events", "last_sent_window", "pipeline_alias", "topic_asset"]
+
+_RECENT = 100
+"""How many of the last events `last_sent_window` reads: those of unparked tables name no window."""
 
 
 def pipeline_alias(pipeline: str) -> AssetAlias:
@@ -28,19 +31,31 @@ def topic_asset(connection: str, topic: str) -> Asset:
     return Asset(name=f"{connection}/{topic}", uri=f"kafka://{connection}/{topic}", group="changefeed")
 
 
+def last_sent_window(pipeline: str) -> int:
+    """The number of the last window up to which tasks have sent asset events, as Airflow stores them; 0 if it has none.
+
+    The current task has the pipeline's alias as an inlet.
+    """
+    sent = get_current_context()["inlet_events"][pipeline_alias(pipeline)].ascending(False).limit(_RECENT)
+    extras: Iterator[dict[str, Any]] = (event.extra or {} for event in sent)
+    return next((extra.get("last_window") or max(extra["windows"]) for extra in extras if extra.get("windows")), 0)
+
+
 def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest], *, are_windows: bool = True) -> list[str]:
     """Emit an asset event for each topic that got rows; returns the names of the assets.
 
     Windows that another run has committed are not among the ``manifests``; an event has no offsets of such windows, so
-    there is one for each sequence of windows. Without ``are_windows`` the manifests are of other ranges, and the events
-    name no windows of the pipeline.
+    there is one for each sequence of windows. Each has the ``last_window`` of all ``manifests``: with or without rows
+    of its topic, the windows up to there have been sent. Without ``are_windows`` the manifests are of other ranges, and
+    the events name no windows of the pipeline.
     """
     events = get_current_context()["outlet_events"]
     emitted = []
+    last = max((manifest.window.number for manifest in manifests), default=0)
     for sequence in _sequences(manifests) if are_windows else [manifests]:
         for topic, extra in asset_events(pipeline, sequence).items():
             asset = topic_asset(pipeline.kafka.connection, topic)
-            extra = extra if are_windows else extra | {"windows": []}
+            extra = extra | {"last_window": last} if are_windows else extra | {"windows": []}
             events[pipeline_alias(pipeline.name)].add(asset, extra=extra)
             emitted.append(str(asset.name))
     return [*dict.fromkeys(emitted)]

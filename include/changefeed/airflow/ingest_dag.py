@@ -7,7 +7,7 @@ from typing import Any
 
 import pendulum
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, BaseOperator, DeltaTriggerTimetable, get_parsing_context, task
+from airflow.sdk import DAG, AssetAlias, BaseOperator, DeltaTriggerTimetable, get_parsing_context, task
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
@@ -81,6 +81,7 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             python_callable=commit_window,
             op_args=_commit_arguments(pipeline, plan, ingest),
+            inlets=sent_events(pipeline),
             outlets=[pipeline_alias(pipeline.name)],
         )
         plan >> ingest >> commit
@@ -120,8 +121,14 @@ def _ingest_task(pipeline: Pipeline) -> BaseOperator:
         conn_id=pipeline.spark.connection,
         conf=pipeline.spark.conf,
         pool=pipeline.pool,
-        outlets=[] if pipeline.windows is None else [pipeline_alias(pipeline.name)],
+        inlets=sent_events(pipeline),
+        outlets=sent_events(pipeline),
     )
+
+
+def sent_events(pipeline: Pipeline) -> list[AssetAlias]:
+    """The inlets of a task that calls `emit_unsent`: by the events that were sent, it finds those that were not."""
+    return [] if pipeline.windows is None else [pipeline_alias(pipeline.name)]
 
 
 def _deadline(pipeline: Pipeline) -> DeadlineAlert | None:

@@ -22,15 +22,20 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
-from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.airflow.task_processes import task_variables
-from changefeed.airflow.tasks import checkpoint_store_of, fail_fast, is_sealed, report_committed, skip_after_seek
+from changefeed.airflow.tasks import (
+    checkpoint_store_of,
+    emit_unsent,
+    fail_fast,
+    is_sealed,
+    report_committed,
+    skip_after_seek,
+)
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.airflow.yarn_trigger import ApplicationTrigger
-from changefeed.model.checkpoint import Checkpoint
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
@@ -259,38 +264,27 @@ class IngestOperator(JobOperator):
     def execute(self, context: Context) -> Any:
         planned = self._read_plan(context)
         if not planned["windows"]:
-            return self._execute_continuously(context, planned["expected"])
+            return self._execute_continuously(context)
         skip_after_seek(self.pipeline_name, planned)
         if planned["lag_bytes"] < SMALL_BYTES:
             self._conf = SMALL_JOB_CONF
         return super().execute(context)
 
-    def _execute_continuously(self, context: Context, expected: str) -> dict[str, Any]:
+    def _execute_continuously(self, context: Context) -> dict[str, Any]:
         """Wait for a job that publishes windows one after another, and commit them meanwhile. Returns the rows by table
-        and op, and the records by topic, of the windows that are committed.
-
-        Asset events are sent at the end, also of windows that an earlier attempt committed, if they are in the commit
-        log still.
+        and op, and the records by topic, of the windows for which it sends asset events at the end; see `emit_unsent`.
         """
         from changefeed.ingest.checkpoint_mover import CheckpointMover
         from changefeed.kept_clients import keep_clients
-        from changefeed.pipeline.windows import last_stable_state
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
-        since = Checkpoint.from_text(expected).window
         self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
         keep_clients()
         report = partial(report_committed, pipeline, connections, reported=set())
         with CheckpointMover(connections, store, report) as mover:
             super().execute(context)
-        by_number = {manifest.window.number: manifest for manifest in mover.committed}
-        if context["ti"].try_number > 1:
-            stored, seals = store.load(pipeline.name), last_stable_state(connections).seals
-            last = stored.window if stored else 0
-            by_number |= {number: seals[number] for number in seals if since < number <= last}
-        committed = [by_number[number] for number in sorted(by_number)]
-        emit_events(pipeline, committed)
+        committed = emit_unsent(pipeline, connections, store, mover.committed)
         return {"rows": sum_rows(committed), "records": records_by_topic(committed)}
 
     def _is_published(self) -> bool:

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.connections import task_connections
-from changefeed.airflow.ingest_dag import ACTIVE_STATES, ingest_dag_id
+from changefeed.airflow.ingest_dag import ACTIVE_STATES, ingest_dag_id, sent_events
 from changefeed.airflow.ingest_operator import ATTEMPT, JobOperator
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import read_params, seek_params
@@ -50,7 +50,9 @@ def seek_dag(pipeline: Pipeline) -> DAG:
         finish = FinishOperator(
             task_id="finish", pipeline=pipeline.name, job="ingest.py", arguments=[pipeline.name, *ATTEMPT]
         )
-        applying = task(task_id="apply_seek", outlets=[pipeline_alias(pipeline.name)])(apply_seek)
+        applying = task(task_id="apply_seek", inlets=sent_events(pipeline), outlets=[pipeline_alias(pipeline.name)])(
+            apply_seek
+        )
         planned >> finish >> applying(pipeline.name, cast(Any, planned))
     dag.params.update(seek_params())  # last: tasks that are created later copy the params
     return dag

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
-from changefeed.airflow.assets import emit_events
+from changefeed.airflow.assets import emit_events, last_sent_window
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
 from changefeed.airflow.reporting import records_by_topic, report_position, report_windows, sum_rows, window_lines
@@ -144,7 +144,10 @@ def commit_and_report(
     from changefeed.ingest.commit import commit_windows
 
     manifests = commit_windows(connections, run, store)
-    emit_events(pipeline, manifests)
+    if pipeline.windows is None:
+        emit_events(pipeline, manifests)
+    else:
+        emit_unsent(pipeline, connections, store)
     report_committed(pipeline, connections, manifests)
     return manifests
 
@@ -153,11 +156,38 @@ def commit_rest(pipeline: Pipeline) -> list[Manifest]:
     """Commit the sealed windows of a continuous run that are not committed yet, and report them."""
     from changefeed.ingest.commit import commit_sealed
 
-    connections = task_connections(pipeline)
-    manifests = commit_sealed(connections, checkpoint_store_of(pipeline))
-    emit_events(pipeline, manifests)
+    connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
+    manifests = commit_sealed(connections, store)
+    emit_unsent(pipeline, connections, store, manifests)
     report_committed(pipeline, connections, manifests)
     return manifests
+
+
+def emit_unsent(
+    pipeline: Pipeline, connections: PipelineConnections, store: CheckpointStore, committed: Sequence[Manifest] = ()
+) -> list[Manifest]:
+    """Emit asset events for all windows up to the checkpoint that no task has sent events for; return their manifests.
+
+    Airflow sends the events of a task when it succeeds. A continuous run that fails or is cancelled has committed
+    windows without events, so the next task that succeeds sends those. ``committed`` are windows that this task has
+    committed, which the commit log may have merged already. If it cannot be read now, nothing is sent until the next
+    run.
+
+    An event may be sent twice, if two runs end at the same time; it names its windows.
+    """
+    from changefeed.pipeline.windows import last_stable_state
+
+    stored, sent = store.load(pipeline.name), last_sent_window(pipeline.name)
+    last = stored.window if stored else 0
+    try:
+        windows = {**last_stable_state(connections).seals, **{each.window.number: each for each in committed}}
+    except ChangefeedError as error:
+        _log.warning("asset events are left to the next run, after: %s", error)
+        return []
+    since = sent if sent <= last else 0  # the pipeline has begun anew
+    unsent = [windows[number] for number in sorted(windows) if since < number <= last]
+    emit_events(pipeline, unsent)
+    return unsent
 
 
 def report_committed(

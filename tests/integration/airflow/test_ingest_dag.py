@@ -7,11 +7,14 @@ import itertools
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from airflow_database import create_database
 from airflow_receivers import (
@@ -284,10 +287,7 @@ def test_a_continuous_run_publishes_and_commits_changes_while_it_goes_on(feed: F
     finally:
         stop.set()
         writer.join()
-    seals = [
-        record for record in records_of(feed.kafka.bootstrap, commit_log_topic(feed.name)) if b'"seal"' in record.key
-    ]
-    numbers = {json.loads(record.key)[2] for record in seals if record.value}
+    numbers = seals_of(feed)
     assert len(numbers) > 1, "one task published several windows"
     assert feed.checkpoint()["window"] == max(numbers)
     published = len(feed.all_ids())
@@ -297,6 +297,74 @@ def test_a_continuous_run_publishes_and_commits_changes_while_it_goes_on(feed: F
     assert feed.do("run") == IN_FULL, "a run with one window goes on after the continuous one"
     assert topic_rows(feed.records("orders")) == select_rows(server, database, "orders")
     assert len(feed.all_ids()) == len(set(feed.all_ids()))
+
+
+def window_events(feed: Feed) -> list[dict[str, Any]]:
+    """The extras of the asset events in Airflow's database, in order."""
+    with sqlite3.connect(f"file:{feed.env['AIRFLOW_HOME']}/airflow.db?mode=ro", uri=True) as database:
+        return [json.loads(extra) for (extra,) in database.execute("SELECT extra FROM asset_event ORDER BY id")]
+
+
+def kill_job(feed: Feed) -> None:
+    """Kill the processes of the pipeline's job."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            arguments = process.cmdline()
+            if feed.name in arguments and any(each.endswith("jobs/ingest.py") for each in arguments):
+                process.kill()
+
+
+@pytest.mark.extended
+def test_windows_of_a_continuous_run_that_failed_have_asset_events_of_the_next_run(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    """Airflow sends no event of a task that fails, although the windows that it committed stay committed."""
+    server, database = feed.mysql, feed.database
+    feed.use(f"{{connect: '{spark_connect.url}'}}")
+    text = feed.yaml.read_text().replace("start: latest", "start: earliest")
+    feed.yaml.write_text(text + "windows: {every: 500ms, run_for: 10m}\n")
+    server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY)",
+        "CREATE TABLE items (id INT PRIMARY KEY)",
+        "INSERT INTO orders VALUES (0)",
+        database=database,
+    )
+
+    def published() -> int:
+        return len(feed.records("orders")) if topics_of(feed.kafka.bootstrap, feed.topic("orders")) else 0
+
+    def wait_until(is_over: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 240
+        while not is_over():
+            assert time.monotonic() < deadline, feed.runner.text()[-4000:]
+            time.sleep(0.2)
+
+    feed.runner.begin("run")
+    for number in (1, 2):
+        wait_until(lambda number=number: published() == number)  # type: ignore[misc]
+        server.execute(f"INSERT INTO orders VALUES ({number})", database=database)
+    wait_until(lambda: published() == 3)
+    wait_until(lambda: feed.checkpoint()["window"] == max(seals_of(feed)))
+    kill_job(feed)
+    assert feed.runner.read_states()["ingest"] == "failed"
+    assert window_events(feed) == []
+
+    feed.yaml.write_text(feed.yaml.read_text().replace("run_for: 10m", "run_for: 10s"))
+    server.execute("INSERT INTO items VALUES (1), (2)", database=database)
+    assert feed.do("run") == IN_FULL
+    events = {event["topic"]: event for event in window_events(feed)}
+    orders, items = events[feed.topic("orders")], events[feed.topic("items")]
+    assert len(window_events(feed)) == 2, "an event for each topic"
+    assert (orders["rows"], orders["windows"]) == (3, [1, 2, 3])
+    assert (items["rows"], items["windows"]) == (2, [orders["last_window"]])
+    assert feed.do("again ingest")["ingest"] == "success"
+    assert len(window_events(feed)) == 2, "a task that is cleared sends no event again"
+
+
+def seals_of(feed: Feed) -> list[int]:
+    """The numbers of the sealed windows in the commit log."""
+    records = records_of(feed.kafka.bootstrap, commit_log_topic(feed.name))
+    return [json.loads(record.key)[2] for record in records if b'"seal"' in record.key and record.value]
 
 
 @pytest.mark.extended

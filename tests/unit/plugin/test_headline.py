@@ -103,6 +103,13 @@ GOOD = f"Changes are published as they come. {DONE}"
         ({}, {**BEHIND, "lag_seconds": None}, "Changes wait: 3.1 MB behind. A run is under way.", "", None),
         ({"paused": True}, {**BEHIND, "lag_seconds": 2.0}, f"{GOOD} Paused: the run goes on", "warn", "resume"),
         ({"paused": True, "held": ["one"]}, {**BEHIND, "lag_seconds": 2.0}, f"Paused. {WAIT}", "warn", "resume"),
+        (
+            {"paused": True, "running": ["one", "two"], "held": ["two"]},
+            {**BEHIND, "lag_seconds": 2.0},
+            f"{GOOD} Paused: the run goes on",
+            "warn",
+            "resume",
+        ),
         ({"running": []}, {**BEHIND, "lag_seconds": 2.0}, f"{WAIT} The next run publishes them.", "", None),
         ({}, {"state": "current", "parked": [{}]}, "Changes of 1 parked table wait.", "bad", None),
     ],
