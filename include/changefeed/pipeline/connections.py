@@ -187,7 +187,12 @@ class PipelineConnections:
     def lease_between_windows(self) -> Lease:
         """The lease for an operation that waits for the current window of a continuous run. A run of a pipeline without
         `windows` refuses it; see `Lease`."""
-        return self.lease(timeout_seconds=0.0 if self.pipeline.windows is None else WINDOW_SECONDS)
+        return self.lease(timeout_seconds=self.window_seconds)
+
+    @property
+    def window_seconds(self) -> float:
+        """How long an operation waits for a window of a run: 0 without `windows`, as the run ends later."""
+        return 0.0 if self.pipeline.windows is None else WINDOW_SECONDS
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from changefeed.errors import CheckpointError
+from changefeed.errors import RenamedError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.model.checkpoint import Checkpoint
@@ -102,9 +102,9 @@ def checkpoint_after_seek(pipeline: str, record: SeekRecord) -> Checkpoint:
 
 
 def check_not_renamed(name: str, state: CommitLogState) -> None:
-    """Raise CheckpointError if ``state``, the commit log's state of pipeline ``name``, has the record of a rename."""
+    """Raise RenamedError if ``state``, the commit log's state of pipeline ``name``, has the record of a rename."""
     if renamed := state.of(RenamedRecord):
-        raise CheckpointError(renamed_message(name, renamed[0].to))
+        raise RenamedError(renamed_message(name, renamed[0].to))
 
 
 def renamed_message(name: str, to: str) -> str:
