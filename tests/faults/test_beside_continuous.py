@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from faults.test_continuous import (
     continuous,
     handing_over,
     has_rows,
+    publish_rest,
     run_bounded,
     run_for,
     sealed,
@@ -23,6 +25,7 @@ from faults.test_continuous import (
 from faults.test_parked import add_bad_table, check_once, parked, unpark
 from faults.test_parked import write as write_bad
 from faults.test_renamed import named
+from faults.test_verify import connections_of
 from integration.topic_rows import select_rows, topic_rows
 from long_form import long
 
@@ -217,3 +220,103 @@ def test_a_checkpoint_that_is_lost_is_recovered_beside_a_run(continuous: Feed) -
         wait(lambda: checkpoint_window(feed) > number, run)
     run.kill()
     run_bounded(feed)
+
+
+KEYS = {name: {"environment": f"CHANGEFEED_KEY_{name}"} for name in ("OLD", "NEW")}
+
+
+@pytest.fixture
+def signing(handing_over: Feed, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Feed:
+    """A feed with a store of checkpoints, whose commit log may be signed with either of two keys."""
+    feed = handing_over
+    for secret in KEYS.values():
+        key = secrets.token_hex(32)
+        monkeypatch.setenv(secret["environment"], key)
+        feed.environment[secret["environment"]] = key
+    if request.param == "kafka":
+        feed.settings["checkpoint"] = {"store": "kafka"}
+    return feed
+
+
+def set_keys(feed: Feed, key: str = "", *previous: str) -> None:
+    feed.settings["commit_log"] = {"key": KEYS[key], "previous_keys": [KEYS[each] for each in previous]} if key else {}
+    feed.configure()
+
+
+def begin_signed(feed: Feed, key: str, fault: str = "") -> Run:
+    """A continuous run that has published what there was, and signs with ``key``, or not at all."""
+    set_keys(feed, key)
+    feed.write(3)
+    run = feed.begin(fault)
+    wait(lambda: has_rows(feed), run)
+    return run
+
+
+def check_signed(feed: Feed, key: str) -> None:
+    """Check that ``key`` alone has signed all, and that each change is published once under it."""
+    set_keys(feed, key)
+    state = connections_of(feed).commit_log().read()  # raises an error for a record that is not signed with the key
+    assert state.seals
+    feed.write(3)
+    publish_rest(feed)
+    feed.check()
+
+
+@pytest.mark.parametrize("signing", ["table", *long("kafka")], indirect=True)
+@pytest.mark.parametrize("before", ["OLD", *long("")])
+def test_a_sign_with_a_new_key_ends_the_run_in_order(signing: Feed, before: str) -> None:
+    """The run has the keys that it began with. It may write no record that the next run would refuse."""
+    feed = signing
+    run = begin_signed(feed, before, "before_seal:4")
+    set_keys(feed, "NEW", *([before] if before else []))
+    with beside_window(feed, run, "sign", feed.name):
+        assert run.result() == 0, run.text()
+    assert "has taken over" in run.text()
+    check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("signing", ["table"], indirect=True)
+def test_a_run_goes_on_after_a_sign_with_its_own_key(signing: Feed) -> None:
+    feed = signing
+    set_keys(feed, "OLD")
+    feed.write(3)
+    publish_rest(feed)
+    run_for(feed, "10m")
+    set_keys(feed, "NEW", "OLD")
+    feed.write(3)
+    run = feed.begin("before_seal:3")
+    with beside_window(feed, run, "sign", feed.name):
+        number = sealed(run)[-1]
+        wait(lambda: sealed(run)[-1] > number + 2, run)
+    wait(lambda: has_rows(feed), run)
+    run.kill()
+    check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("signing", ["table"], indirect=True)
+@pytest.mark.parametrize("before", ["", *long("OLD")])
+@pytest.mark.parametrize("stage", ["after_sign_takeover", *long("before_log_write:1", "before_log_write:2")])
+def test_a_sign_that_is_killed_beside_a_run_is_ended_by_another_one(signing: Feed, before: str, stage: str) -> None:
+    feed = signing
+    run = begin_signed(feed, before)
+    set_keys(feed, "NEW", *([before] if before else []))
+    with writing(feed):
+        with killed_at(feed, stage, "sign", feed.name):
+            pass
+        time.sleep(3)
+        succeed(feed, "sign", feed.name)
+        assert run.result() == 0, run.text()
+    check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("signing", ["table"], indirect=True)
+@pytest.mark.parametrize("before", ["OLD", *long("")])
+def test_a_sign_of_an_idle_pipeline_ends_its_run_in_order(signing: Feed, before: str) -> None:
+    feed = signing
+    run = begin_signed(feed, before)
+    time.sleep(1)
+    set_keys(feed, "NEW", *([before] if before else []))
+    succeed(feed, "sign", feed.name)
+    feed.write(1)  # otherwise the run would notice it within a minute
+    assert run.result() == 0, run.text()
+    check_signed(feed, "NEW")

@@ -91,14 +91,15 @@ def ingest(
     identity: str | None = None,
     archive: Archive | None = None,
     claim_timeout_seconds: float = 0.0,
-    check: Callable[[CommitLogState], None] = lambda _: None,
+    check: Callable[[CommitLogState | Lease], None] = lambda _: None,
 ) -> Manifest:
     """Publish ``window``, seal it, and return its manifest. Messages of an earlier attempt are not published again.
 
     The progress is stored under ``identity``: the pipeline's name (the default), or the identity of a backfill. If
     ``archive`` is passed, its binlog files are read instead of the server's. The checkpoint does not move.
 
-    ``check`` is called under the lease with the pipeline's commit log, before the window begins; it may raise an error.
+    ``check`` is called with the lease, before anything else is written, and then with the pipeline's commit log, before
+    the window begins; it may raise an error.
 
     With `on_table_error: park`, a table with an error of its own is parked, and the window begins again without it.
 
@@ -125,7 +126,7 @@ def _ingest(
     identity: str | None,
     archive: Archive | None,
     claim_timeout_seconds: float,
-    check: Callable[[CommitLogState], None],
+    check: Callable[[CommitLogState | Lease], None],
 ) -> Manifest:
     """See `ingest`; an error of one table is raised."""
     pipeline = connections.pipeline
@@ -136,6 +137,7 @@ def _ingest(
         connections.server_ids.check(run.tasks)
     inventory = run.take_inventory()
     with connections.lease(run.identity, timeout_seconds=claim_timeout_seconds) as lease:
+        check(lease)
         fence(lease, run.tasks)
         state, pipeline_state = run.log.read_with(pipeline.name)
         check_not_renamed(pipeline.name, pipeline_state)
