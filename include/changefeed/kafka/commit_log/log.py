@@ -77,7 +77,7 @@ class LatestRecords(Mapping[Key, Value]):
         return len(self._entries[key].record.value or b"")
 
     def written_at_ms(self, key: Key) -> int:
-        """When the record was written, in Unix milliseconds."""
+        """When the record was written, in Unix milliseconds; `sign` and `rename` write records again."""
         return self._entries[key].record.timestamp_ms
 
 
