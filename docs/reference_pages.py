@@ -614,6 +614,7 @@ _REMEDIES = {
     errors.AccountingError: "Nothing of the window is committed. Report it with the log of the run.",
     errors.CheckpointError: "Use `changefeed recover` or `changefeed seek`, as the message says.",
     errors.StaleCheckpointError: "Run again: the run reads the checkpoint that the other run stored.",
+    errors.RenamedError: "Name the pipeline in its YAML as the message says.",
     errors.SourceUnavailableError: (
         "Airflow retries. Check that the server is up and reachable, and `passwords` of the site's file."
     ),

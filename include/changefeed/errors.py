@@ -18,7 +18,8 @@
     │   ├── FollowerError         a follower refuses a statement, or cannot follow as it is set up
     │   ├── AccountingError       a window's bytes or rows do not add up
     │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
-    │       └── StaleCheckpointError   another run moved it first
+    │       ├── StaleCheckpointError   another run moved it first
+    │       └── RenamedError           the pipeline has another name now
     └── RetryableError            the same call may succeed later
         ├── SourceUnavailableError     the server cannot be reached, or refuses a password that expires
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
@@ -139,6 +140,10 @@ class CheckpointError(TerminalError):
 
 class StaleCheckpointError(CheckpointError):
     """Another run moved the checkpoint since this run read it."""
+
+
+class RenamedError(CheckpointError):
+    """The pipeline was renamed: nothing is published under this name any more."""
 
 
 class RetryableError(ChangefeedError):

@@ -20,6 +20,7 @@ from changefeed.kafka.log_keys import OLDEST_SECONDS, SIGNATURE, LogKeys
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from changefeed.operations.sign import sign
+from changefeed.pipeline.windows import read_freshness
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
@@ -186,6 +187,19 @@ def test_key_can_be_added_and_rotated(fed: Followed, unique_name: str) -> None:
     fed.configure(**KEYED)
     with pytest.raises(CheckpointError, match="not of this record under"):
         fed.publish()
+
+
+@pytest.mark.extended
+def test_sign_does_not_change_when_windows_were_sealed(fed: Followed) -> None:
+    fed.configure()
+    fed.publish()
+    before = read_freshness(fed.connections)
+    time.sleep(2)
+    fed.configure(**KEYED)
+    assert sign(fed.connections).records > 0
+    after = read_freshness(fed.connections)
+    assert before is not None
+    assert after == before
 
 
 @pytest.mark.extended

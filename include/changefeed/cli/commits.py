@@ -121,7 +121,8 @@ def rename(
 ) -> None:
     """Move a pipeline's checkpoint, commit log and schema history to the new name that its YAML has.
 
-    Refused while a run is alive. If the command is killed, run it again. Topics of rows do not change.
+    Refused while a run is alive; a continuous run ends before its next window. If the command is killed, run it again.
+    Topics of rows do not change.
     """
     from changefeed.operations.rename import rename as move
 

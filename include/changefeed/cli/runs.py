@@ -112,6 +112,7 @@ def _publish_continuously(
     unless ``is_quiet``."""
     from changefeed.ingest.checkpoint_mover import CheckpointMover
     from changefeed.ingest.continuous import ingest_continuously
+    from changefeed.ingest.handover import ALONE, Handover
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.spark.session import session
 
@@ -120,11 +121,12 @@ def _publish_continuously(
         for manifest in () if is_quiet else committed:
             _show(manifest)
 
+    handover = ALONE if bounds.max_seconds else Handover(connections, waits=False)
     with (
         session(connections.pipeline, "changefeed.ingest.continuous") as spark,
         CheckpointMover(connections, store, show) as mover,
     ):
-        for _ in ingest_continuously(spark, connections, planned.expected, bounds.max_seconds):
+        for _ in ingest_continuously(spark, connections, planned.expected, bounds.max_seconds, handover=handover):
             pass  # the mover shows a window when it is committed
     return mover.committed
 

@@ -18,6 +18,7 @@ from changefeed.errors import (
     ChangefeedError,
     FencedError,
     PipelineBusyError,
+    RenamedError,
     RetryableError,
     SourceUnavailableError,
     SparkFailedError,
@@ -146,7 +147,7 @@ def ingest_continuously(
     over. Windows that are sealed after ``checkpoint`` already are not published again.
 
     With a ``handover`` the run first takes over from an older one, and ends as soon as a newer one has taken over from
-    it; until then it goes on for some time after its own.
+    it; until then it goes on for some time after its own. It also ends when the pipeline gets another name.
 
     The pipeline's own checkpoint does not move: see `ingest.commit.commit_sealed`. After an error that may pass, the
     run tries again for some time. Raises what `plan`, `cut` and `ingest` raise; the yielded windows stay sealed.
@@ -189,6 +190,9 @@ def _publish_windows(
             kept_lease.close_idle(pace.pause_seconds)
         except HandedOverError:
             break
+        except RenamedError as error:
+            _log.warning("this run ends with success: %s", error)
+            return
         except ChangefeedError as error:
             kept_lease.close()  # the pause may be long
             if handover.is_over():

@@ -5,6 +5,9 @@ workers started, it writes a record to the commit log, under the lease. The olde
 before it begins a window, finds that record, and ends. So changes wait for the rest of a window, and not for the start
 of a job; and after the record no older run begins a window.
 
+`changefeed sign` writes such a record too, if the older run does not have the new key of the commit log. That run finds
+it before it writes anything under the lease, and also if it cannot read the rest of the log any more.
+
 The order of runs is that of their leases in the commit log; no clocks are compared. A plan may still find the record of
 an earlier run, while a transaction is open in the log.
 """
@@ -16,9 +19,9 @@ import logging
 from changefeed.errors import ChangefeedError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import TakeoverRecord
+from changefeed.kafka.lease import Lease
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import Plan
-from changefeed.pipeline.windows import last_stable_state
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class NoHandover:
     def take_over(self) -> None:
         """From now on this run publishes, and no older one begins a window."""
 
-    def check(self, found: CommitLogState | Plan) -> None:
+    def check(self, found: CommitLogState | Lease | Plan) -> None:
         """Raise HandedOverError if a later run has taken over, by what was ``found`` in the commit log."""
 
     def is_over(self) -> bool:
@@ -60,14 +63,16 @@ class NoHandover:
 class Handover(NoHandover):
     """The part of a continuous run that takes over from the one before it, and hands over to the next one."""
 
-    def __init__(self, connections: PipelineConnections) -> None:
-        self._connections = connections
+    def __init__(self, connections: PipelineConnections, *, waits: bool = True) -> None:
+        """Without ``waits`` it ends when its time is over, also if no other run has taken over."""
+        self._connections, self._waits = connections, waits
         self._number: int | None = None
 
     @property
     def wait_seconds(self) -> float:
         """See `NoHandover`."""
-        return 0.0 if self._connections.pipeline.schedule in _ONE_RUN else MOST_WAIT_SECONDS
+        has_next = self._waits and self._connections.pipeline.schedule not in _ONE_RUN
+        return MOST_WAIT_SECONDS if has_next else 0.0
 
     @property
     def has_taken_over(self) -> bool:
@@ -84,17 +89,17 @@ class Handover(NoHandover):
             lease.log().keep(TakeoverRecord(lease.number))
         self._number = lease.number
 
-    def check(self, found: CommitLogState | Plan) -> None:
+    def check(self, found: CommitLogState | Lease | Plan) -> None:
         """See `NoHandover`."""
         if self._number is not None and found.last_takeover > self._number:
             raise HandedOverError
 
     def is_over(self) -> bool:
         """See `NoHandover`."""
+        if self._number is None:
+            return False
         try:
-            self.check(last_stable_state(self._connections))
-        except HandedOverError:
-            return True
+            return self._connections.commit_log().last_takeover() > self._number
         except ChangefeedError as error:
             _log.warning("whether another run has taken over is not known: %s", error)
         return False

@@ -92,7 +92,7 @@ def ingest(
     identity: str | None = None,
     archive: Archive | None = None,
     claim_timeout_seconds: float = 0.0,
-    check: Callable[[CommitLogState], None] = lambda _: None,
+    check: Callable[[CommitLogState | Lease], None] = lambda _: None,
     kept_lease: KeptLease | None = None,
 ) -> Manifest:
     """Publish ``window``, seal it, and return its manifest. Messages of an earlier attempt are not published again.
@@ -100,9 +100,9 @@ def ingest(
     The progress is stored under ``identity``: the pipeline's name (the default), or the identity of a backfill. If
     ``archive`` is passed, its binlog files are read instead of the server's. The checkpoint does not move.
 
-    ``check`` is called under the lease with the pipeline's commit log, before the window begins; it may raise an error.
-    A ``kept_lease`` is used, and kept for the next window, if Spark starts no copies of tasks: a copy may go on after
-    its window.
+    ``check`` is called with the lease, before anything else is written, and then with the pipeline's commit log, before
+    the window begins; it may raise an error. A ``kept_lease`` is used, and kept for the next window, if Spark starts no
+    copies of tasks: a copy may go on after its window.
 
     With `on_table_error: park`, a table with an error of its own is parked, and the window begins again without it.
 
@@ -129,7 +129,7 @@ def _ingest(
     identity: str | None,
     archive: Archive | None,
     claim_timeout_seconds: float,
-    check: Callable[[CommitLogState], None],
+    check: Callable[[CommitLogState | Lease], None],
     kept_lease: KeptLease | None,
 ) -> Manifest:
     """See `ingest`; an error of one table is raised."""
@@ -142,6 +142,7 @@ def _ingest(
     inventory = run.take_inventory()
     new_lease = connections.lease(run.identity, timeout_seconds=claim_timeout_seconds)
     with new_lease if kept_lease is None or spark.may_copy_tasks else kept_lease.use(new_lease) as lease:
+        check(lease)
         fence(lease, run.tasks)
         state, pipeline_state = run.log.read_with(pipeline.name)
         check_not_renamed(pipeline.name, pipeline_state)

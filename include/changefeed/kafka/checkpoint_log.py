@@ -7,12 +7,12 @@ and if one of the two topics is lost, the other one shows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import orjson
 
-from changefeed.errors import BadRecordError, CheckpointError, TopicError
+from changefeed.errors import BadRecordError, CheckpointError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.log_keys import LogKeys
@@ -23,6 +23,8 @@ from changefeed.model.topic_name import checkpoint_topic
 
 _TRANSACTION_SECONDS = 60.0
 """Transaction timeout of a write in seconds; the connection's timeout if that is shorter."""
+
+_SIGN_ATTEMPTS = 5
 
 CHECKPOINT, SCHEMAS = "checkpoint", "schemas"
 """The kinds of records."""
@@ -119,6 +121,12 @@ class CheckpointLog:
 
     def sign(self, keys: LogKeys) -> None:
         """Sign the records that none of ``keys`` signed, by writing them again. Raises what `open_writer` raises."""
+        for _ in range(_SIGN_ATTEMPTS - 1):
+            with suppress(FencedError):  # the task of a continuous run has written meanwhile
+                return self._sign(keys)
+        return self._sign(keys)
+
+    def _sign(self, keys: LogKeys) -> None:
         if not self.exists():
             return
         with self.open_writer(checkpoint_settings(), create=False) as write:

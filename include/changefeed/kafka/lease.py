@@ -32,9 +32,10 @@ from typing import Self
 
 from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka.commit_log.owned_log import OwnedLog
-from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord, LogEntry
+from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord, LogEntry, TakeoverRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
+from changefeed.kafka.log_keys import is_signed
 from changefeed.kafka.log_memory import LogMemory, log_memory
 from changefeed.kafka.log_retention import check_first_offsets
 from changefeed.kafka.partition_reader import KafkaRecord
@@ -72,11 +73,12 @@ class Claim:
 
 @dataclass
 class Claims:
-    """The claims on an identity that were not returned, by attempt, and the largest number of ``tasks`` of an
-    attempt."""
+    """The claims on an identity that were not returned, by attempt, the largest number of ``tasks`` of an attempt, and
+    `Lease.last_takeover`."""
 
     latest: dict[str, Claim] = field(default_factory=dict)
     tasks: int = 1
+    takeover: int = -1
 
 
 class Lease:
@@ -92,7 +94,8 @@ class Lease:
     CheckpointError if records of the log were deleted.
 
     A ``brief`` run takes a few seconds, and other runs wait for it up to BRIEF_SECONDS. This run waits up to
-    ``timeout_seconds`` for a run that is not brief.
+    ``timeout_seconds`` for a run that is not brief. Claims are read and written with the keys of ``claims``, by default
+    those of ``connection``.
     """
 
     def __init__(
@@ -105,9 +108,13 @@ class Lease:
         brief: bool = False,
         timeout_seconds: float = 0.0,
         transaction_seconds: float = PublishSettings.transaction_timeout_seconds,
+        claims: KafkaConnection | None = None,
     ) -> None:
         self.attempt = uuid.uuid4().hex
         self.earlier_tasks, self.fenced_tasks = 1, 0
+        self.last_takeover = -1
+        """For a process without a key: the number of the last takeover by one that has a key; -1 if there is none."""
+        self._claim_connection = claims or connection
         self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
         self._brief, self._timeout_seconds = brief, timeout_seconds
         self._topic, self._seconds = topic, seconds
@@ -125,7 +132,7 @@ class Lease:
         for idle in list(_idle):
             if (idle._topic, idle.identity) == (self._topic, self.identity) and idle.take():
                 idle.give_back()  # otherwise this process would wait for itself
-        self._claims = RecordWriter(self.connection, self._topic)
+        self._claims = RecordWriter(self._claim_connection, self._topic)
         try:
             self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
             self._beat.start()
@@ -167,7 +174,7 @@ class Lease:
             with memory.reader(self.connection, self._topic, purpose, committed=False) as reader:
                 records = reader.to_end(timeout_seconds=6 * self.connection.timeout_seconds)
                 self._take(memory.after_last(records), memory.state.latest)
-            memory.state.tasks = max(memory.state.tasks, self.earlier_tasks)
+            memory.state.tasks, memory.state.takeover = self.earlier_tasks, self.last_takeover
 
         memory.read(read)
         return bool(memory.state.latest)
@@ -249,12 +256,12 @@ class Lease:
         self._memory().read(self._watch)
 
     def _memory(self) -> LogMemory[Claims]:
-        return log_memory(self.connection, self._topic, f"claims on {self.identity!r}", Claims)
+        return log_memory(self._claim_connection, self._topic, f"claims on {self.identity!r}", Claims)
 
     def _watch(self, memory: LogMemory[Claims]) -> None:
         """See `_take_over`; the claims up to the last record in ``memory`` are known."""
         claims = memory.state.latest
-        self.earlier_tasks = memory.state.tasks
+        self.earlier_tasks, self.last_takeover = memory.state.tasks, memory.state.takeover
         partition = (self._topic, 0)
         purpose = f"to read the claims on {self.identity!r}"
         with memory.reader(self.connection, self._topic, purpose, committed=False) as reader:
@@ -287,7 +294,7 @@ class Lease:
             self._fenced.take_over()
             end = self._claim()  # all records of earlier attempts are before it
             self._take(memory.further(reader.to_end({partition: end}, timeout_seconds=timeout_seconds)), claims)
-        memory.state.tasks = self.earlier_tasks
+        memory.state.tasks, memory.state.takeover = self.earlier_tasks, self.last_takeover
         for name in earlier & claims.keys():
             _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
             self._write(name, None)
@@ -300,12 +307,15 @@ class Lease:
     def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
         for record in records:
             entry = LogEntry.of(record)
-            if entry is None or entry.identity != self.identity or self.connection.log_keys.fault(record):
+            if entry is None or entry.identity != self.identity or self._claim_connection.log_keys.fault(record):
                 continue  # ignores records with an invalid signature
             if entry.kind == ClaimRecord.kind and entry.parts:
                 self._take_claim(entry, claims)
             elif entry.kind == AttemptRecord.kind and isinstance(attempt := entry.read_note(), AttemptRecord):
                 self.earlier_tasks = max(self.earlier_tasks, attempt.tasks)
+            elif entry.kind == TakeoverRecord.kind and not self._claim_connection.log_keys:
+                takeover = entry.read_note() if is_signed(record) else None
+                self.last_takeover = takeover.number if isinstance(takeover, TakeoverRecord) else -1
 
     def _take_claim(self, entry: LogEntry, claims: dict[str, Claim]) -> None:
         name, record = str(entry.parts[0]), entry.record

@@ -63,6 +63,11 @@ class LogKeys:
         return ""
 
 
+def is_signed(record: KafkaRecord) -> bool:
+    """Whether ``record`` has a signature, of any key."""
+    return any(name == SIGNATURE for name, _ in record.headers)
+
+
 NO_KEYS = LogKeys()
 """The keys of a pipeline without `commit_log.key`."""
 

@@ -14,6 +14,8 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import Slice, Window
 
+_BESIDE = ("plan", "commit")
+"""Phases before a window is frozen, and after it is sealed."""
 _MOST_XIDS = 1000
 """Limit of the XA transactions in a manifest."""
 
@@ -82,6 +84,12 @@ class Manifest:
     freshness_seconds: dict[str, float] = field(default_factory=dict)
     """The seconds from the commit of a table's oldest change until all changes of the window were in Kafka, by
     "database.table". Empty for a backfill, and for windows of an earlier version."""
+
+    def sealed_at_ms(self, written_at_ms: int) -> int:
+        """When the window was sealed, in Unix milliseconds: when its seal was written, at ``written_at_ms``; or, if
+        `sign` or `rename` wrote it again later, by the window's own times."""
+        seconds = sum(seconds for phase, seconds in self.seconds.items() if phase not in _BESIDE)
+        return min(written_at_ms, self.window.frozen_at_ms + round(seconds * 1000))
 
     @property
     def dead_letters(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changefeed.errors import CheckpointError
+from changefeed.errors import CheckpointError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.pipeline.connections import PipelineConnections
@@ -25,14 +25,14 @@ def recover(connections: PipelineConnections, store: CheckpointStore) -> Recover
     """Set the checkpoint to that of the latest seal or seek in the commit log, with a compare-and-set.
 
     Raises:
-    - PipelineBusyError during a run.
+    - PipelineBusyError during a run; during a continuous one, if its current window takes minutes.
     - CheckpointError if the stored checkpoint is at least as new as the log or cannot be read, if the log has neither
       a seal nor a seek, or if the log itself was lost.
     """
     pipeline, log = connections.pipeline, connections.commit_log()
     if not log.exists():
         raise CheckpointError(_nothing_known(connections, store.load(pipeline.name), CommitLogState()))
-    with connections.lease() as lease:
+    with connections.lease_between_windows() as lease:
         state = lease.log().read()
         latest = latest_checkpoint(pipeline.name, state)
         if latest is None:
@@ -46,8 +46,19 @@ def recover(connections: PipelineConnections, store: CheckpointStore) -> Recover
                 f"the checkpoint of pipeline {pipeline.name!r} is of window {before.window}, at {before.coordinates}, "
                 f"and the commit log ends with {origin}: nothing is lost, and nothing was changed."
             )
-        store.replace(before, logged)
+        _replace(store, before, logged)
     return Recovery(before, logged, origin)
+
+
+def _replace(store: CheckpointStore, before: Checkpoint | None, logged: Checkpoint) -> None:
+    """Set the checkpoint to ``logged``. A continuous run commits its sealed windows meanwhile, so the checkpoint may
+    move from ``before`` up to ``logged``."""
+    try:
+        store.replace(before, logged)
+    except StaleCheckpointError:
+        stored = store.load(logged.pipeline)
+        if stored is None or stored.window < logged.window:
+            store.replace(stored, logged)
 
 
 def _nothing_known(connections: PipelineConnections, stored: Checkpoint | None, state: CommitLogState) -> str:

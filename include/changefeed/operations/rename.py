@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from changefeed.errors import CheckpointError, SettingsError, did_you_mean
+from changefeed.errors import CheckpointError, SettingsError, StaleCheckpointError, did_you_mean
 from changefeed.kafka.commit_log.all_logs import read_commit_logs
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.records import (
@@ -63,11 +63,13 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
     3. The moved records of the old commit log and the old checkpoint are removed.
 
     If a rename is killed, a repeated rename finishes it. A window, backfill or snapshot that was published in part is
-    finished under the new name, without repeats. A process that slept under the old name is fenced.
+    finished under the new name, without repeats. A process that slept under the old name is fenced. A continuous run
+    under the old name ends with success before its next window.
 
     Raises:
     - SettingsError if the names cannot be used.
-    - PipelineBusyError while a run, a backfill or a snapshot is alive.
+    - PipelineBusyError while a run, a backfill or a snapshot is alive; a continuous run, if its current window takes
+      minutes.
     - CheckpointError if the pipeline has already published under the new name, or if a window cannot be finished under
       the new name.
     - FencedError or StaleCheckpointError if the rename slept for longer than its lease.
@@ -81,8 +83,11 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
     settings = connections.pipeline.kafka
 
     def lease_of(identity: str) -> Lease:
+        timeout = connections.window_seconds if identity == old else 0.0
         seconds, transaction_seconds = settings.lease_seconds, settings.transaction_timeout_seconds
-        return Lease(kafka, log.topic, identity, seconds, transaction_seconds=transaction_seconds)
+        return Lease(
+            kafka, log.topic, identity, seconds, timeout_seconds=timeout, transaction_seconds=transaction_seconds
+        )
 
     with lease_of(old) as of_old, connections.lease() as of_new:
         fence(of_old)
@@ -109,9 +114,24 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
         gone = {entry.record.key or b"": None for entry in _moved_entries(log)}
         of_old.log().write(gone, f"to end the rename to {new!r}")
         fault_point.reach("before_checkpoint_removal")
-        store.remove(old, stored)
+        _remove_checkpoint(store, old, stored, state)
     _log.info("pipeline %s is %s now, at %s", old, new, moved.coordinates)
     return RenameResult(old, moved, len(gone))
+
+
+def _remove_checkpoint(store: CheckpointStore, old: str, stored: Checkpoint | None, state: CommitLogState) -> None:
+    """Remove the checkpoint of ``old``, which was ``stored``. The task of a continuous run may have moved it over
+    windows of ``state`` since. Raises StaleCheckpointError for a checkpoint of another pipeline of the old name."""
+    try:
+        store.remove(old, stored)
+    except StaleCheckpointError:
+        moved = store.load(old)
+        if moved is None or moved.window not in state.seals:
+            raise
+        window = state.seals[moved.window].window
+        if (window.server_uuid, window.head) != (moved.server_uuid, moved.coordinates):
+            raise
+        store.remove(old, moved)
 
 
 def _stop_others(log: CommitLog, lease_of: LeaseOf) -> None:

@@ -69,9 +69,9 @@ def unpark(
     one follows; the first such error is raised at the end.
 
     Raises SettingsError if the pipeline does not capture a table any more and its changes are not skipped;
-    PipelineBusyError while a run is alive, CheckpointError if a window is unfinished, BinlogGoneError if the server
-    does not have the binlog from where the table was parked, or if its binlog is another one; and the error of the
-    table if its cause is still there.
+    PipelineBusyError while a run is alive, a continuous one if its current window takes minutes; CheckpointError if a
+    window is unfinished, BinlogGoneError if the server does not have the binlog from where the table was parked, or if
+    its binlog is another one; and the error of the table if its cause is still there.
     """
     errors: list[TerminalError] = []
     for record in records:
@@ -96,7 +96,7 @@ def _unpark(
 ) -> str:
     """Return the table of ``requested``; the result is a sentence. The log keeps the last ``kept`` published ranges."""
     name, table = connections.pipeline.name, requested.table
-    with connections.lease() as lease:
+    with connections.lease_between_windows() as lease:
         fence(lease)  # no task of an earlier run publishes any more
         state = lease.log().read()
         record = parked_tables(state).get(table)

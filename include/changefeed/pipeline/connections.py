@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # at run time a reader of MySQL only, such as `status`, would
     from changefeed.kafka.commit_log.log import CommitLog
     from changefeed.kafka.connection import KafkaConnection
     from changefeed.kafka.lease import Lease
+    from changefeed.kafka.log_keys import LogKeys
     from changefeed.kafka.schema_log import SchemaLog
     from changefeed.kafka.schema_registry.client import Registry
     from changefeed.kafka.schema_registry.exemptions import Exemptions
@@ -171,8 +172,16 @@ class PipelineConnections:
 
         return SchemaLog(self.kafka, schema_history_topic(self.pipeline.name), self.pipeline.name)
 
-    def lease(self, identity: str | None = None, *, brief: bool = False, timeout_seconds: float = 0.0) -> Lease:
-        """The lease of one run on ``identity``, not entered yet; see `Lease`."""
+    def lease(
+        self,
+        identity: str | None = None,
+        *,
+        brief: bool = False,
+        timeout_seconds: float = 0.0,
+        claim_keys: LogKeys | None = None,
+    ) -> Lease:
+        """The lease of one run on ``identity``, not entered yet, whose claims have ``claim_keys``, by default those of
+        the pipeline; see `Lease`."""
         from changefeed.kafka.lease import Lease
 
         topic, seconds = commit_log_topic(self.pipeline.name), self.pipeline.kafka.lease_seconds
@@ -185,12 +194,18 @@ class PipelineConnections:
             brief=brief,
             timeout_seconds=timeout_seconds,
             transaction_seconds=self.pipeline.kafka.transaction_timeout_seconds,
+            claims=None if claim_keys is None else replace(self.kafka, log_keys=claim_keys),
         )
 
-    def lease_between_windows(self) -> Lease:
+    def lease_between_windows(self, claim_keys: LogKeys | None = None) -> Lease:
         """The lease for an operation that waits for the current window of a continuous run. A run of a pipeline without
         `windows` refuses it; see `Lease`."""
-        return self.lease(timeout_seconds=0.0 if self.pipeline.windows is None else WINDOW_SECONDS)
+        return self.lease(timeout_seconds=self.window_seconds, claim_keys=claim_keys)
+
+    @property
+    def window_seconds(self) -> float:
+        """How long an operation waits for a window of a run: 0 without `windows`, as the run ends later."""
+        return 0.0 if self.pipeline.windows is None else WINDOW_SECONDS
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from changefeed.errors import CheckpointError
+from changefeed.errors import RenamedError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.model.checkpoint import Checkpoint
@@ -55,9 +55,10 @@ def read_freshness(connections: PipelineConnections) -> Freshness | None:
     """The freshness of the last hour; None if no window of it has rows. Raises what `last_stable_state` raises."""
     now_ms = int(time.time() * 1000)
     seals = last_stable_state(connections).seals
-    times = {number: seals.written_at_ms(number) for number in seals}
-    recent = (number for number, at in times.items() if at >= now_ms - HOUR_SECONDS * 1000)
-    return recent_freshness(((times[number], seals[number].freshness_seconds) for number in recent), now_ms)
+    written = {number: seals.written_at_ms(number) for number in seals}
+    recent = [(seals[number], at) for number, at in written.items() if at >= now_ms - HOUR_SECONDS * 1000]
+    windows = ((manifest.sealed_at_ms(at), manifest.freshness_seconds) for manifest, at in recent)
+    return recent_freshness(windows, now_ms)
 
 
 def seek_over(connections: PipelineConnections, run: PlannedRun) -> SeekRecord | None:
@@ -102,9 +103,9 @@ def checkpoint_after_seek(pipeline: str, record: SeekRecord) -> Checkpoint:
 
 
 def check_not_renamed(name: str, state: CommitLogState) -> None:
-    """Raise CheckpointError if ``state``, the commit log's state of pipeline ``name``, has the record of a rename."""
+    """Raise RenamedError if ``state``, the commit log's state of pipeline ``name``, has the record of a rename."""
     if renamed := state.of(RenamedRecord):
-        raise CheckpointError(renamed_message(name, renamed[0].to))
+        raise RenamedError(renamed_message(name, renamed[0].to))
 
 
 def renamed_message(name: str, to: str) -> str:

@@ -35,10 +35,15 @@ def log() -> MemoryLog:
     return MemoryLog("shop", FIRST_MS)
 
 
+def sealed_ms(number: int) -> int:
+    """When window ``number`` is sealed."""
+    return FIRST_MS + number * HOUR_MS // WINDOWS_AN_HOUR
+
+
 def manifest(number: int, tables: int = TABLES) -> Manifest:
     """A window whose counts are those of no other one."""
     start, head = (BinlogCoordinates("bin.000001", 100 * each) for each in (number, number + 1))
-    window = Window("shop", number, f"uuid-{number // 100}", start, head, "", "", 0)
+    window = Window("shop", number, f"uuid-{number // 100}", start, head, "", "", sealed_ms(number))
     names = [f"shop.table_{(number + each) % (tables + 2)}" for each in range(tables)]
     receipts = tuple(
         TopicPartitionReceipt(name, partition, number, 2, 100 + number, 1, 0, 9, {"failover": 3})
@@ -80,7 +85,7 @@ def totals_of_periods(found: Sequence[SealedPeriod]) -> Counter[str]:
 
 def seal_windows(log: MemoryLog, numbers: Iterable[int], keep: int = 10) -> None:
     for number in numbers:
-        log.now_ms = FIRST_MS + number * HOUR_MS // WINDOWS_AN_HOUR
+        log.now_ms = sealed_ms(number)
         log.log.seal(manifest(number), log.state, keep=keep)
 
 
@@ -88,7 +93,7 @@ def test_each_window_is_in_a_seal_or_in_one_hour_whatever_fails(log: MemoryLog) 
     """A failed write leaves nothing of its transaction, or all of it without the writer knowing."""
     chances = random.Random(4)
     for number in range(1, 201):
-        log.now_ms = FIRST_MS + number * HOUR_MS // WINDOWS_AN_HOUR
+        log.now_ms = sealed_ms(number)
         while number not in log.state.seals:
             log.fails = chances.choice(["", "", "before", "after"])
             state = log.state
@@ -103,6 +108,16 @@ def test_each_window_is_in_a_seal_or_in_one_hour_whatever_fails(log: MemoryLog) 
         assert totals_of(seals.values()) + totals_of_periods(found) == totals_of(map(manifest, range(1, number + 1)))
     assert [one.hour - FIRST_MS // HOUR_MS for one in found] == [4, 3, 2, 1, 0]
     assert 20 <= len(seals) <= 22
+
+
+def test_seals_that_are_written_again_later_count_in_the_hours_of_their_windows(log: MemoryLog) -> None:
+    """As `sign` and `rename` write them: with the broker's time of now."""
+    seal_windows(log, range(1, 131), keep=200)
+    log.now_ms = sealed_ms(10_000)
+    log.log.write({record.key or b"": record.value for record in log.live}, "to sign the records")
+    seal_windows(log, range(131, 133), keep=1)
+    hours = [(one.hour - FIRST_MS // HOUR_MS, one.windows) for one in latest_periods(log.state, 1000)]
+    assert hours == [(3, 12), (2, 40), (1, 40), (0, 39)]
 
 
 def test_hour_has_the_range_and_the_servers_of_its_windows(log: MemoryLog) -> None:
@@ -176,7 +191,9 @@ def test_hours_are_merged_into_days_and_no_window_is_lost(log: MemoryLog, monkey
     first_hour = FIRST_MS // HOUR_MS
     for number in range(1, 301):
         log.now_ms = FIRST_MS + (HOUR_MS if number == 250 else number * HOUR_MS // 2)
-        log.log.seal(manifest(number), log.state, keep=1)
+        one = manifest(number)
+        one = replace(one, window=replace(one.window, frozen_at_ms=log.now_ms))
+        log.log.seal(one, log.state, keep=1)
         found = latest_periods(log.state, 1000)
         if number % 10 == 0:
             totals = totals_of(log.state.seals.values()) + totals_of_periods(found)

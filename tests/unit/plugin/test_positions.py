@@ -43,7 +43,7 @@ def log_of(*numbers: int) -> CommitLogState:
     entries = []
     for number in numbers:
         window = Window("shop", number, "uuid", at(number * 100), at(number * 100 + 100), "", "", number * 10_000)
-        seal = SealRecord(Manifest(window, 100, 4, 1, {"shop.orders": {"c": number}}, 0, ()))
+        seal = SealRecord(Manifest(window, 100, 4, 1, {"shop.orders": {"c": number}}, 0, (), {"ingest": 1.0}))
         written = number * 10_000 + 1000
         record = KafkaRecord("log", 0, number, seal.key("shop"), seal.value(), (), written, stamped_by_broker=False)
         entry = LogEntry.of(record)

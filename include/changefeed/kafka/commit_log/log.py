@@ -77,7 +77,7 @@ class LatestRecords(Mapping[Key, Value]):
         return len(self._entries[key].record.value or b"")
 
     def written_at_ms(self, key: Key) -> int:
-        """When the record was written, in Unix milliseconds."""
+        """When the record was written, in Unix milliseconds; `sign` and `rename` write records again."""
         return self._entries[key].record.timestamp_ms
 
 
@@ -250,6 +250,14 @@ class CommitLog:
         if foreign:
             _warn_of_foreign(self.topic, len(foreign), str(foreign[0]))
         return entries
+
+    def last_takeover(self) -> int:
+        """As `CommitLogState.last_takeover`, also if this process does not have the key of other records."""
+        key = TakeoverRecord.key_of(self.identity)
+        with partition_reader(self.connection, [(self.topic, 0)], f"to read {self.topic!r}", of_a_log=True) as reader:
+            records = reader.to_end(timeout_seconds=self.wait_seconds, open_seconds=1.0)
+            found = latest_records(record for record in records if record.key == key)
+        return CommitLogState(tuple(latest_entries(found, self.connection.log_keys))).last_takeover
 
     def foreign(self) -> list[Foreign]:
         """Records that the pipeline did not write; all other methods ignore them. Raises what `read` raises."""

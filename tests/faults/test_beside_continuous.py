@@ -1,0 +1,321 @@
+"""Operations beside a continuous run: they go between two of its windows, and the run goes on rightly afterwards."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from faults.conftest import run_for
+from faults.feed import Feed, Run
+from faults.test_continuous import (
+    checkpoint_window,
+    handing_over,
+    has_rows,
+    publish_rest,
+    run_bounded,
+    sealed,
+    wait,
+    write_until_held,
+    writing,
+)
+from faults.test_parked import add_bad_table, check_once, parked, unpark
+from faults.test_parked import write as write_bad
+from faults.test_renamed import named
+from faults.test_verify import connections_of
+from integration.topic_rows import select_rows, topic_rows
+from long_form import long
+
+from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.model.topic_name import commit_log_topic
+from changefeed.state.table_store import TableCheckpointStore
+
+__all__ = ["continuous", "handing_over"]  # fixtures
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.extended]
+
+
+def succeed(feed: Feed, *command: str, fault: str = "") -> str:
+    done = feed.fork_command(fault, *command)
+    assert done.result() == 0, done.text()
+    return done.text()
+
+
+@contextmanager
+def beside_window(feed: Feed, run: Run, *command: str) -> Iterator[Run]:
+    """The command begins while ``run``, which is held there, publishes a window, and succeeds while it goes on. Rows
+    are written until the end of the block."""
+    write_until_held(feed, run)
+    begun = feed.fork_command("", *command)
+    time.sleep(2)  # more than the time between two claims of the run, which is alive by the second one
+    run.go_on()
+    with writing(feed):
+        assert begun.result() == 0, begun.text()
+        yield begun
+
+
+@contextmanager
+def killed_at(feed: Feed, stage: str, *command: str) -> Iterator[Run]:
+    """The command is held at ``stage`` in the block, and killed after it."""
+    held = feed.fork_command(stage, *command)
+    assert held.wait_until_held(), held.text()
+    try:
+        yield held
+    finally:
+        held.kill()
+
+
+def has_bad_rows(feed: Feed) -> bool:
+    return topic_rows(feed.records("bad")) == select_rows(feed.mysql, feed.name, "bad")
+
+
+def begin_parked(feed: Feed, fault: str = "") -> Run:
+    """A continuous run that leaves the table `bad` out, whose error is gone."""
+    marker = add_bad_table(feed)
+    run_for(feed, "10m")
+    write_bad(feed)
+    run = feed.begin(fault)
+    wait(lambda: has_rows(feed) and parked(feed) != [], run)
+    marker.unlink()
+    return run
+
+
+def begin_published(feed: Feed, fault: str = "") -> Run:
+    """A continuous run that has published and committed what there was."""
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin(fault)
+    wait(lambda: has_rows(feed) and checkpoint_window(feed) == sealed(run)[-1], run)
+    return run
+
+
+def check_unparked(feed: Feed, run: Run) -> None:
+    """Check that the run publishes the table again, and that all its changes are there once."""
+    assert parked(feed) == []
+    feed.mysql.execute(f"UPDATE `{feed.name}`.bad SET version = version + 1")
+    wait(lambda: has_rows(feed) and has_bad_rows(feed), run)
+    run.kill()
+    run_bounded(feed)
+    check_once(feed)
+
+
+def test_an_unpark_goes_between_two_windows_which_publish_the_table_again(continuous: Feed) -> None:
+    feed = continuous
+    run = begin_parked(feed, "before_seal:4")
+    with beside_window(feed, run, "unpark", feed.name):
+        feed.mysql.execute(f"UPDATE `{feed.name}`.bad SET version = version + 1")
+    check_unparked(feed, run)
+
+
+def test_an_unpark_that_skips_changes_goes_between_two_windows(continuous: Feed) -> None:
+    feed = continuous
+    run = begin_parked(feed, "before_seal:4")
+    with beside_window(feed, run, "unpark", feed.name, "--skip-changes"):
+        pass
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (500, 1, 'new')")
+    wait(lambda: len(feed.records("bad")) == 1, run)
+    run.kill()
+    run_bounded(feed)
+
+
+@pytest.mark.parametrize(
+    "stage", ["after_transaction_commit:2", "after_unpark_window", "before_seal", *long("in_decode", "after_unpark")]
+)
+def test_a_run_goes_on_after_an_unpark_that_is_killed(continuous: Feed, stage: str) -> None:
+    feed = continuous
+    run = begin_parked(feed)
+    with writing(feed):
+        with killed_at(feed, stage, "unpark", feed.name):
+            feed.mysql.execute(f"UPDATE `{feed.name}`.bad SET version = version + 1")
+        number = sealed(run)[-1]
+        wait(lambda: sealed(run)[-1] > number + 1, run)
+        assert len(parked(feed)) == (stage != "after_unpark")
+        if stage != "after_unpark":
+            moved = unpark(feed, fault="after_unpark_move")  # windows left the table out meanwhile
+            assert moved.wait_until_held(), moved.text()
+            moved.kill()
+            succeed(feed, "unpark", feed.name)
+    check_unparked(feed, run)
+
+
+def run_renamed(feed: Feed, new: str) -> None:
+    """Publish for some seconds with a continuous run under the new name, and then the rest; check that each change is
+    there once."""
+    with writing(feed):
+        succeed(feed, "run", new, "--max-seconds", "4")
+    named(feed, new, beside=True, windows=None)
+    while (done := feed.fork_command("", "run", new)).result() == 0:
+        pass
+    assert done.result() == 3, done.text()
+    feed.check()
+
+
+def check_ended_by_rename(run: Run, new: str) -> None:
+    assert run.result() == 0, run.text()
+    assert f"was renamed to '{new}'" in run.text()
+
+
+def rename_in_yaml(feed: Feed) -> tuple[str, str]:
+    return feed.name, named(feed, f"{feed.name}-new")
+
+
+def test_a_rename_goes_between_two_windows_and_ends_the_run_in_order(continuous: Feed) -> None:
+    feed = continuous
+    run = begin_published(feed, "before_seal:4")
+    old, new = rename_in_yaml(feed)
+    with beside_window(feed, run, "rename", old, new):
+        check_ended_by_rename(run, new)
+    log = CommitLog(KafkaConnection(feed.kafka.bootstrap), commit_log_topic(old), old)
+    assert {entry.kind for entry in log.entries()} <= {"renamed", "attempt", "takeover", "lease"}
+    run_renamed(feed, new)
+
+
+def test_a_rename_of_an_idle_pipeline_ends_its_run_in_order(continuous: Feed) -> None:
+    feed = continuous
+    run = begin_published(feed)
+    old, new = rename_in_yaml(feed)
+    succeed(feed, "rename", old, new)
+    feed.write(1)  # otherwise the run would notice it within a minute
+    check_ended_by_rename(run, new)
+    run_renamed(feed, new)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "before_log_write",
+        "after_rename_mark",
+        *long("after_rename_log", "after_rename_checkpoint", "before_checkpoint_removal"),
+    ],
+)
+def test_a_rename_that_is_killed_beside_a_run_loses_nothing(continuous: Feed, stage: str) -> None:
+    feed = continuous
+    run = begin_published(feed)
+    old, new = rename_in_yaml(feed)
+    with writing(feed):
+        with killed_at(feed, stage, "rename", old, new):
+            time.sleep(1)
+        if stage == "before_log_write":  # nothing was changed, so the run goes on
+            number = sealed(run)[-1]
+            wait(lambda: sealed(run)[-1] > number, run)
+        else:
+            check_ended_by_rename(run, new)
+        succeed(feed, "rename", old, new)
+        check_ended_by_rename(run, new)
+    run_renamed(feed, new)
+
+
+def test_a_checkpoint_that_is_lost_is_recovered_beside_a_run(continuous: Feed) -> None:
+    feed = continuous
+    run = begin_published(feed, "before_seal:4")
+    store = TableCheckpointStore(f"sqlite:///{feed.state}")
+    store.remove(feed.name, store.load(feed.name))
+    with beside_window(feed, run, "recover", feed.name) as recover:
+        assert "the checkpoint was none" in recover.text()
+        number = checkpoint_window(feed)
+        wait(lambda: checkpoint_window(feed) > number, run)
+    run.kill()
+    run_bounded(feed)
+
+
+KEYS = {name: {"environment": f"CHANGEFEED_KEY_{name}"} for name in ("OLD", "NEW")}
+
+
+@pytest.fixture
+def signing(handing_over: Feed, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Feed:
+    """A feed with a store of checkpoints, whose commit log may be signed with either of two keys."""
+    feed = handing_over
+    for secret in KEYS.values():
+        key = secrets.token_hex(32)
+        monkeypatch.setenv(secret["environment"], key)
+        feed.environment[secret["environment"]] = key
+    if request.param == "kafka":
+        feed.settings["checkpoint"] = {"store": "kafka"}
+    return feed
+
+
+def set_keys(feed: Feed, key: str = "", *previous: str) -> None:
+    feed.settings["commit_log"] = {"key": KEYS[key], "previous_keys": [KEYS[each] for each in previous]} if key else {}
+    feed.configure()
+
+
+def begin_signed(feed: Feed, key: str, fault: str = "") -> Run:
+    """A continuous run that has published what there was, and signs with ``key``, or not at all."""
+    set_keys(feed, key)
+    feed.write(3)
+    run = feed.begin(fault)
+    wait(lambda: has_rows(feed), run)
+    return run
+
+
+def check_signed(feed: Feed, key: str) -> None:
+    """Check that ``key`` alone has signed all, and that each change is published once under it."""
+    set_keys(feed, key)
+    state = connections_of(feed).commit_log().read()  # raises an error for a record that is not signed with the key
+    assert state.seals
+    feed.write(3)
+    publish_rest(feed)
+    feed.check()
+
+
+@pytest.mark.parametrize("signing", ["table", *long("kafka")], indirect=True)
+@pytest.mark.parametrize("before", ["OLD", *long("")])
+def test_a_sign_with_a_new_key_ends_the_run_in_order(signing: Feed, before: str) -> None:
+    """The run has the keys that it began with. It may write no record that the next run would refuse."""
+    feed = signing
+    run = begin_signed(feed, before, "before_seal:4")
+    set_keys(feed, "NEW", *([before] if before else []))
+    with beside_window(feed, run, "sign", feed.name):
+        assert run.result() == 0, run.text()
+    assert "has taken over" in run.text()
+    check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("signing", ["table"], indirect=True)
+def test_a_run_goes_on_after_a_sign_with_its_own_key(signing: Feed) -> None:
+    feed = signing
+    set_keys(feed, "OLD")
+    feed.write(3)
+    publish_rest(feed)
+    run_for(feed, "10m")
+    set_keys(feed, "NEW", "OLD")
+    feed.write(3)
+    run = feed.begin("before_seal:3")
+    with beside_window(feed, run, "sign", feed.name):
+        number = sealed(run)[-1]
+        wait(lambda: sealed(run)[-1] > number + 2, run)
+    wait(lambda: has_rows(feed), run)
+    run.kill()
+    check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("signing", ["table"], indirect=True)
+@pytest.mark.parametrize("before", ["", *long("OLD")])
+@pytest.mark.parametrize("stage", ["after_sign_takeover", *long("before_log_write:1", "before_log_write:2")])
+def test_a_sign_that_is_killed_beside_a_run_is_ended_by_another_one(signing: Feed, before: str, stage: str) -> None:
+    feed = signing
+    run = begin_signed(feed, before)
+    set_keys(feed, "NEW", *([before] if before else []))
+    with writing(feed):
+        with killed_at(feed, stage, "sign", feed.name):
+            pass
+        time.sleep(3)
+        succeed(feed, "sign", feed.name)
+        assert run.result() == 0, run.text()
+    check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("signing", ["table"], indirect=True)
+@pytest.mark.parametrize("before", ["OLD", *long("")])
+def test_a_sign_of_an_idle_pipeline_ends_its_run_in_order(signing: Feed, before: str) -> None:
+    feed = signing
+    run = begin_signed(feed, before)
+    time.sleep(1)
+    set_keys(feed, "NEW", *([before] if before else []))
+    succeed(feed, "sign", feed.name)
+    feed.write(1)  # otherwise the run would notice it within a minute
+    assert run.result() == 0, run.text()
+    check_signed(feed, "NEW")
