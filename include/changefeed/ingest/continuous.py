@@ -8,8 +8,9 @@ or a backfill goes between two windows, as between two runs. So does the next ru
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 
 from changefeed.errors import (
@@ -25,6 +26,7 @@ from changefeed.errors import (
 )
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
+from changefeed.ingest.followed_settings import FollowedSettings
 from changefeed.ingest.handover import ALONE, HandedOverError, NoHandover
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.kept_clients import keep_clients
@@ -53,6 +55,8 @@ MOST_FAILING_SECONDS = 300.0
 process and a new Spark session."""
 PLAN_SECONDS = 60.0
 """An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
+MOST_STEP_SECONDS = 1.0
+"""While a run waits, it looks this often whether its settings have changed."""
 LAST_PLAN_SECONDS = 2.0
 """The same after the run's time, while it waits for the next run to take over."""
 WARM_WORKERS = 4
@@ -75,13 +79,16 @@ class Pace:
     wait_seconds: float = 0.0
     """How long the run goes on after ``run_seconds``, so that the next one takes over before it ends."""
     _began: float = field(default_factory=lambda: time.monotonic())
-    _next: float = 0.0
+    _last: float = -math.inf
     _failures: int = 0
     _failing_since: float = 0.0
+    _has_ended: bool = False
 
     @property
     def left_seconds(self) -> float:
         """The time that is left of the run."""
+        if self._has_ended:
+            return 0.0
         return max(0.0, self._began + self.run_seconds + self.wait_seconds - time.monotonic())
 
     @property
@@ -94,11 +101,28 @@ class Pace:
         """How long the run may wait for changes before it plans again."""
         return min(PLAN_SECONDS, max(LAST_PLAN_SECONDS, self.left_seconds - self.wait_seconds))
 
-    def begin(self) -> bool:
-        """Wait until the next window may begin; return whether the run is not over then."""
-        _sleep(min(self._next - time.monotonic(), self.left_seconds))
-        self._next = time.monotonic() + self.every_seconds
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last window, or the last plan, ended with an error."""
+        return self._failures > 0
+
+    def begin(self, follow: Callable[[], None] = lambda: None) -> bool:
+        """Wait until the next window may begin; return whether the run is not over then. Meanwhile ``follow`` is called
+        every second, and at the end; it may change the pace."""
+        follow()
+        while (pause := min(self._last + self.every_seconds - time.monotonic(), self.left_seconds)) > 0:
+            _sleep(min(pause, MOST_STEP_SECONDS))
+            follow()
+        self._last = time.monotonic()
         return not self.is_over
+
+    def change(self, every_seconds: float, run_seconds: float) -> None:
+        """Go on with another pace; ``run_seconds`` count from the run's begin."""
+        self.every_seconds, self.run_seconds = every_seconds, run_seconds
+
+    def end(self) -> None:
+        """Begin no further window."""
+        self._has_ended = True
 
     def succeed(self) -> None:
         """A window was published, or nothing was new."""
@@ -111,7 +135,7 @@ class Pace:
             self._failing_since = time.monotonic()
         pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
         self._failures += 1
-        self._next = 0.0  # the pause decides, not `every`
+        self._last = -math.inf  # the pause decides, not `every`
         if isinstance(error, _ENDS_RUN):
             raise error
         if not isinstance(error, PipelineBusyError | ReplacedWindowError):
@@ -129,7 +153,7 @@ def _sleep(seconds: float) -> None:
 
 def ingest_continuously(
     spark: SparkTarget,
-    connections: PipelineConnections,
+    followed: FollowedSettings,
     checkpoint: Checkpoint,
     max_seconds: int | None = None,
     *,
@@ -141,10 +165,13 @@ def ingest_continuously(
     With a ``handover`` the run first takes over from an older one, and ends as soon as a newer one has taken over from
     it; until then it goes on for some time after its own.
 
+    Settings that have changed count from the next window on. If only another run can apply them, this one ends.
+
     The pipeline's own checkpoint does not move: see `ingest.commit.commit_sealed`. After an error that may pass, the
     run tries again for some time. Raises what `plan`, `cut` and `ingest` raise; the yielded windows stay sealed.
     Yields nothing if the setting `windows` was removed since the run was planned.
     """
+    connections = followed.connections
     settings = connections.pipeline.windows
     if settings is None:
         _log.warning("pipeline %s has no setting `windows` any more: the next run publishes", connections.pipeline.name)
@@ -154,18 +181,24 @@ def ingest_continuously(
     run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
     pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
     store, is_behind = HeldCheckpointStore(checkpoint), True
-    while pace.begin():
+
+    def follow() -> None:
+        if followed.have_changed() and not pace.is_failing:  # a window that failed is finished as it was begun
+            _follow(followed, pace, max_seconds)
+
+    while pace.begin(follow):
+        connections = followed.connections
         try:
             if is_behind:  # windows are sealed after it, perhaps in files that are purged: a plan would read them
                 commit_sealed(connections, store)
             is_behind = True
             if not handover.has_taken_over:
                 _take_over(spark, connections, store, handover)
-            head = yield from _publish_new(spark, connections, store, pace, handover)
+            head = yield from _publish_new(spark, followed, store, pace, handover)
             is_behind = False
             pace.succeed()
             if head is not None:
-                wait_for_changes(connections, head, pace)
+                wait_for_changes(connections, head, pace, followed.have_changed)
         except HandedOverError:
             break
         except ChangefeedError as error:
@@ -179,6 +212,15 @@ def ingest_continuously(
     else:
         return
     _log.info("another run of pipeline %s has taken over: this one ends", connections.pipeline.name)
+
+
+def _follow(followed: FollowedSettings, pace: Pace, max_seconds: int | None) -> None:
+    """Apply the changed settings, or end the run."""
+    windows = followed.connections.pipeline.windows if followed.apply() else None
+    if windows is None:
+        pace.end()
+    else:
+        pace.change(windows.every_seconds, min(windows.run_seconds, max_seconds or windows.run_seconds))
 
 
 def _take_over(
@@ -201,12 +243,14 @@ def _plan(connections: PipelineConnections, store: HeldCheckpointStore, handover
 
 def _publish_new(
     spark: SparkTarget,
-    connections: PipelineConnections,
+    followed: FollowedSettings,
     store: HeldCheckpointStore,
     pace: Pace,
     handover: NoHandover,
 ) -> Generator[Manifest, None, BinlogCoordinates | None]:
-    """Publish what is new, and return None; if nothing is new, return the source's head."""
+    """Publish what is new, or a part of it if the settings change, and return None; if nothing is new, return the
+    source's head."""
+    connections = followed.connections
     try:
         planned = _plan(connections, store, handover)
         if planned.unfinished and commit_sealed(connections, store):  # sealed by another run meanwhile
@@ -221,7 +265,7 @@ def _publish_new(
             store.advance(expected, after)
             expected = after
             yield manifest
-            if pace.is_over:
+            if pace.is_over or followed.have_changed():
                 break
     except StaleCheckpointError as error:
         raise ReplacedWindowError(str(error)) from error
@@ -240,8 +284,14 @@ def _ingest(spark: SparkTarget, connections: PipelineConnections, window: Window
         raise ReplacedWindowError(str(error)) from error
 
 
-def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates, pace: Pace) -> None:
-    """Return when the source's binlog does not end at ``known`` any more, the run is over, or it is time to plan again.
+def wait_for_changes(
+    connections: PipelineConnections,
+    known: BinlogCoordinates,
+    pace: Pace,
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Return when the source's binlog does not end at ``known`` any more, ``is_over`` returns True, the run is over, or
+    it is time to plan again.
 
     Raises SourceUnavailableError if the connection is lost, or the server does not answer.
     """
@@ -249,5 +299,10 @@ def wait_for_changes(connections: PipelineConnections, known: BinlogCoordinates,
     until = time.monotonic() + pace.idle_seconds
     limits = replace(connections.mysql.answer_limits, answer_seconds=connections.mysql.answer_limits.connect_seconds)
     with Session(replace(connections.mysql, answer_limits=limits)) as session:
-        while not pace.is_over and time.monotonic() < until and source.head_coordinates(session) == known:
-            _sleep(min(poll_seconds, pace.left_seconds))
+        next_poll = 0.0
+        while not (pace.is_over or is_over()) and (now := time.monotonic()) < until:
+            if now >= next_poll:
+                if source.head_coordinates(session) != known:
+                    return
+                next_poll = now + poll_seconds
+            _sleep(min(poll_seconds, MOST_STEP_SECONDS, pace.left_seconds))
