@@ -24,6 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
+from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.airflow.task_processes import task_variables
@@ -31,6 +32,7 @@ from changefeed.airflow.tasks import checkpoint_store_of, fail_fast, is_sealed, 
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.airflow.yarn_trigger import ApplicationTrigger
 from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.manifest import Manifest
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
@@ -278,10 +280,15 @@ class IngestOperator(JobOperator):
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
-        since = Checkpoint.from_text(expected).window
+        since, versions, reported = Checkpoint.from_text(expected).window, PipelineVersions(pipeline), set[str]()
         self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
         keep_clients()
-        report = partial(report_committed, pipeline, connections, reported=set())
+
+        def report(manifests: Sequence[Manifest]) -> None:
+            latest = versions.read()
+            current = connections if latest is pipeline else task_connections(latest)
+            report_committed(latest, current, manifests, reported=reported)
+
         with CheckpointMover(connections, store, report) as mover:
             super().execute(context)
         by_number = {manifest.window.number: manifest for manifest in mover.committed}
@@ -290,7 +297,8 @@ class IngestOperator(JobOperator):
             last = stored.window if stored else 0
             by_number |= {number: seals[number] for number in seals if since < number <= last}
         committed = [by_number[number] for number in sorted(by_number)]
-        emit_events(pipeline, committed)
+        for version, manifests in versions.group(committed):
+            emit_events(version, manifests)
         return {"rows": sum_rows(committed), "records": records_by_topic(committed)}
 
     def _is_published(self) -> bool:

@@ -443,8 +443,8 @@ class WindowSettings(Section):
     def _check_run_for(cls, text: str) -> str:
         if not LEAST_RUN_SECONDS <= duration_seconds(text) <= MOST_RUN_SECONDS:
             raise ValueError(
-                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and a "
-                "changed YAML counts from the next run on"
+                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and "
+                "some changes of the YAML count from the next run on"
             )
         return text
 
