@@ -259,7 +259,9 @@ def _publish_new(
             write_heartbeat(connections, Heartbeat.of_idle(planned))
             return planned.window.head
         expected = planned.expected
-        for window in cut(connections, planned, RunBounds()).windows:
+        settings = connections.pipeline.windows
+        max_rows = settings.max_rows if settings is not None else None
+        for window in cut(connections, planned, RunBounds(), max_rows=max_rows).windows:
             manifest = _ingest(spark, connections, window, handover)
             after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
             store.advance(expected, after)

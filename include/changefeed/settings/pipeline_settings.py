@@ -420,6 +420,9 @@ class WindowSettings(Section):
     """Minimum time from the start of a window to the start of the next. A window takes all changes since the last."""
     run_for: Duration = "10m"
     """How long a run publishes windows. Then the next run takes over: with `schedule: "@continuous"` at once."""
+    max_rows: Positive | None = None
+    """Maximum number of row changes of a window, including those of tables that are not captured. A transaction with
+    more is a window of its own. Empty: no limit."""
 
     @property
     def every_seconds(self) -> float:
