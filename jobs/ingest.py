@@ -19,7 +19,7 @@ from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
-from changefeed.spark.job_file import read_job_file
+from changefeed.spark.job_file import read_job
 from changefeed.spark.run_as_job import accept_attempt, claim_timeout, run_as_job
 from changefeed.spark.session import session
 
@@ -37,14 +37,16 @@ accept_attempt(ARGUMENTS)
 
 def publish(arguments: argparse.Namespace) -> Generator[str]:
     """Publish the windows in one Spark session; yields one line for each sealed window."""
-    plan = read_job_file(arguments.job)
-    windows = [Window.from_json(values) for values in plan["windows"]]
+    job = read_job(arguments.job)
+    windows = [Window.from_json(values) for values in job.plan["windows"]]
     pipeline = load_pipeline(arguments.pipeline)
     with session(pipeline, "changefeed.ingest.continuous", is_submitted=True) as spark:
         from changefeed.ingest.continuous import ingest_continuously
+        from changefeed.ingest.followed_settings import FollowedSettings
         from changefeed.ingest.handover import ALONE, Handover
         from changefeed.ingest.run import ingest_windows
         from changefeed.pipeline.connections import PipelineConnections  # Spark's start has loaded them meanwhile
+        from changefeed.settings.followed_file import FollowedFile
 
         connections = PipelineConnections(pipeline, from_environment)
         timeout, seconds = claim_timeout(arguments, pipeline.kafka.lease_seconds), arguments.max_seconds or None
@@ -53,8 +55,10 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
             sealed = ingest_windows(spark, connections, windows, seconds, claim_timeout_seconds=timeout)
         else:
             handover = ALONE if seconds else Handover(connections)
-            expected = Checkpoint.from_text(plan["expected"])
-            sealed = ingest_continuously(spark, connections, expected, seconds, handover=handover)
+            expected = Checkpoint.from_text(job.plan["expected"])
+            file = FollowedFile(pipeline) if job.follow_folders(pipeline) else None
+            followed = FollowedSettings(connections, file)
+            sealed = ingest_continuously(spark, followed, expected, seconds, handover=handover)
         for manifest in sealed:
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from changefeed.ingest.checkpoint_mover import CheckpointMover
 from changefeed.ingest.continuous import ingest_continuously
+from changefeed.ingest.followed_settings import FollowedSettings
 from changefeed.ingest.handover import Handover
 from changefeed.model.connection import from_environment
 from changefeed.pipeline.checkpoint_store import checkpoint_store
@@ -29,7 +30,9 @@ def main(name: str) -> None:
         session(pipeline, "changefeed.ingest.continuous") as spark,
         CheckpointMover(connections, store, every_seconds=1),
     ):
-        for manifest in ingest_continuously(spark, connections, planned.expected, handover=Handover(connections)):
+        for manifest in ingest_continuously(
+            spark, FollowedSettings(connections), planned.expected, handover=Handover(connections)
+        ):
             print(f"sealed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
 
 

@@ -33,6 +33,7 @@ from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
 from changefeed.ingest.continuous import ingest_continuously
 from changefeed.ingest.cut import cut
+from changefeed.ingest.followed_settings import FollowedSettings
 from changefeed.ingest.handover import ALONE, Handover
 from changefeed.ingest.run import ingest_windows, run_windows
 from changefeed.model import fault_point
@@ -42,6 +43,7 @@ from changefeed.pipeline.checkpoint_store import checkpoint_store
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.file import load_pipeline
+from changefeed.settings.followed_file import FollowedFile
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql.login import _Connection
@@ -92,7 +94,8 @@ def run(name: str, windows: list[dict[str, Any]] | None) -> int:
         if pipeline.windows is not None:
             handover = Handover(connections) if "CHANGEFEED_HANDOVER" in os.environ else ALONE
             with CheckpointMover(connections, store, every_seconds=1):
-                for manifest in ingest_continuously(InlineSpark(), connections, planned.expected, handover=handover):
+                followed = FollowedSettings(connections, FollowedFile(pipeline))
+                for manifest in ingest_continuously(InlineSpark(), followed, planned.expected, handover=handover):
                     print(f"sealed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
             return 0
         if planned.is_empty:

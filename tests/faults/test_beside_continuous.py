@@ -33,7 +33,7 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.state.table_store import TableCheckpointStore
 
-__all__ = ["continuous", "handing_over"]  # fixtures
+__all__ = ["handing_over"]  # fixtures
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.extended]
 

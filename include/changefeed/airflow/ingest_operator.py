@@ -23,6 +23,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
+from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.airflow.task_processes import task_variables
@@ -36,6 +37,7 @@ from changefeed.airflow.tasks import (
 )
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.airflow.yarn_trigger import ApplicationTrigger
+from changefeed.model.manifest import Manifest
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
@@ -279,12 +281,18 @@ class IngestOperator(JobOperator):
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
+        versions, reported = PipelineVersions(pipeline), set[str]()
         self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
         keep_clients()
-        report = partial(report_committed, pipeline, connections, reported=set())
+
+        def report(manifests: Sequence[Manifest]) -> None:
+            latest = versions.read()
+            current = connections if latest is pipeline else task_connections(latest)
+            report_committed(latest, current, manifests, reported=reported)
+
         with CheckpointMover(connections, store, report) as mover:
             super().execute(context)
-        committed = emit_unsent(pipeline, connections, store, mover.committed)
+        committed = emit_unsent(versions, connections, store, mover.committed)
         return {"rows": sum_rows(committed), "records": records_by_topic(committed)}
 
     def _is_published(self) -> bool:

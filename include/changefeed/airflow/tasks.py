@@ -12,6 +12,7 @@ from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
 from changefeed.airflow.assets import emit_events, last_sent_window
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
+from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_position, report_windows, sum_rows, window_lines
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.errors import ChangefeedError, TerminalError
@@ -147,7 +148,7 @@ def commit_and_report(
     if pipeline.windows is None:
         emit_events(pipeline, manifests)
     else:
-        emit_unsent(pipeline, connections, store)
+        emit_unsent(PipelineVersions(pipeline), connections, store)
     report_committed(pipeline, connections, manifests)
     return manifests
 
@@ -158,13 +159,16 @@ def commit_rest(pipeline: Pipeline) -> list[Manifest]:
 
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
     manifests = commit_sealed(connections, store)
-    emit_unsent(pipeline, connections, store, manifests)
+    emit_unsent(PipelineVersions(pipeline), connections, store, manifests)
     report_committed(pipeline, connections, manifests)
     return manifests
 
 
 def emit_unsent(
-    pipeline: Pipeline, connections: PipelineConnections, store: CheckpointStore, committed: Sequence[Manifest] = ()
+    versions: PipelineVersions,
+    connections: PipelineConnections,
+    store: CheckpointStore,
+    committed: Sequence[Manifest] = (),
 ) -> list[Manifest]:
     """Emit asset events for all windows up to the checkpoint that no task has sent events for; return their manifests.
 
@@ -177,7 +181,8 @@ def emit_unsent(
     """
     from changefeed.pipeline.windows import last_stable_state
 
-    stored, sent = store.load(pipeline.name), last_sent_window(pipeline.name)
+    name = connections.pipeline.name
+    stored, sent = store.load(name), last_sent_window(name)
     last = stored.window if stored else 0
     try:
         windows = {**last_stable_state(connections).seals, **{each.window.number: each for each in committed}}
@@ -186,7 +191,8 @@ def emit_unsent(
         return []
     since = sent if sent <= last else 0  # the pipeline has begun anew
     unsent = [windows[number] for number in sorted(windows) if since < number <= last]
-    emit_events(pipeline, unsent)
+    for pipeline, manifests in versions.group(unsent):
+        emit_events(pipeline, manifests)
     return unsent
 
 

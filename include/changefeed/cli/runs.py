@@ -24,6 +24,7 @@ from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.run import RunBounds
 
 if TYPE_CHECKING:
+    from changefeed.ingest.followed_settings import FollowedSettings
     from changefeed.model.checkpoint import CheckpointStore
     from changefeed.model.manifest import Manifest
     from changefeed.pipeline.connections import PipelineConnections
@@ -73,8 +74,10 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     `start: snapshot` it then publishes the existing rows, once, and with `snapshot: {new_tables: true}` those of tables
     that match later; if it is stopped, the next run continues there.
     """
+    from changefeed.ingest.followed_settings import FollowedSettings
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan as plan_window
+    from changefeed.settings.followed_file import FollowedFile
     from changefeed.snapshot.automatic import due_snapshot
 
     bounds = RunBounds.of(arguments)
@@ -83,7 +86,9 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     manifests: list[Manifest]
     planned = plan_window(connections, store)
     if pipeline.windows is not None and not bounds.stops_at_a_position:
-        manifests = _publish_continuously(connections, store, planned, bounds, is_quiet=as_json)
+        followed = FollowedSettings(connections, FollowedFile(pipeline))
+        manifests = _publish_continuously(followed, store, planned, bounds, is_quiet=as_json)
+        connections = followed.connections
     elif planned.is_empty:
         write_heartbeat(connections, Heartbeat.of_idle(planned))
         if not as_json:
@@ -106,7 +111,7 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
 
 
 def _publish_continuously(
-    connections: PipelineConnections, store: CheckpointStore, planned: Plan, bounds: RunBounds, *, is_quiet: bool
+    followed: FollowedSettings, store: CheckpointStore, planned: Plan, bounds: RunBounds, *, is_quiet: bool
 ) -> list[Manifest]:
     """Publish windows one after another for `windows.run_for`, and commit them; returns their manifests. Prints each,
     unless ``is_quiet``."""
@@ -116,8 +121,10 @@ def _publish_continuously(
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.spark.session import session
 
+    connections = followed.connections
+
     def show(committed: Sequence[Manifest]) -> None:
-        write_heartbeat(connections, Heartbeat.of_committed(committed[-1]))
+        write_heartbeat(followed.connections, Heartbeat.of_committed(committed[-1]))
         for manifest in () if is_quiet else committed:
             _show(manifest)
 
@@ -126,7 +133,7 @@ def _publish_continuously(
         session(connections.pipeline, "changefeed.ingest.continuous") as spark,
         CheckpointMover(connections, store, show) as mover,
     ):
-        for _ in ingest_continuously(spark, connections, planned.expected, bounds.max_seconds, handover=handover):
+        for _ in ingest_continuously(spark, followed, planned.expected, bounds.max_seconds, handover=handover):
             pass  # the mover shows a window when it is committed
     return mover.committed
 

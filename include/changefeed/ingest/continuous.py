@@ -16,18 +16,16 @@ from dataclasses import dataclass, field, replace
 from changefeed.errors import (
     BinlogGoneError,
     ChangefeedError,
-    FencedError,
-    PipelineBusyError,
     RenamedError,
     RetryableError,
     SourceUnavailableError,
-    SparkFailedError,
-    SparkUnavailableError,
     StaleCheckpointError,
 )
 from changefeed.ingest.commit import commit_sealed
 from changefeed.ingest.cut import cut
+from changefeed.ingest.followed_settings import FollowedSettings
 from changefeed.ingest.handover import ALONE, HandedOverError, NoHandover
+from changefeed.ingest.pace import MOST_STEP_SECONDS, PLAN_SECONDS, Pace, ReplacedWindowError, sleep
 from changefeed.ingest.window_run import ingest
 from changefeed.kafka.kept_lease import KeptLease
 from changefeed.kafka.log_compaction import compact_early
@@ -49,95 +47,13 @@ _log = logging.getLogger(__name__)
 
 LEAST_POLL_SECONDS = 0.1
 """The source is asked for its head at most this often."""
-MOST_PAUSE_SECONDS = 30.0
-"""The longest pause after an error that may pass."""
-MOST_FAILING_SECONDS = 300.0
-"""How long a run tries again after errors in sequence. Then it fails, which alerts, and Airflow's retry has a new
-process and a new Spark session."""
-PLAN_SECONDS = 60.0
-"""An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
-LAST_PLAN_SECONDS = 2.0
-"""The same after the run's time, while it waits for the next run to take over."""
 WARM_WORKERS = 4
 """How many of Spark's Python workers start before a run takes over, at most; more start for larger windows."""
-_ENDS_RUN = (SparkFailedError, SparkUnavailableError, FencedError)
-"""Errors after which this process does not try again: the next one needs another Spark session, or another process goes
-on."""
-
-
-class ReplacedWindowError(RetryableError):
-    """A seek, a failover or another run moved the pipeline after a window was planned; the next plan begins there."""
-
-
-@dataclass
-class Pace:
-    """When a continuous run begins its next window, and when it ends; times are of the monotonic clock."""
-
-    every_seconds: float
-    run_seconds: float
-    wait_seconds: float = 0.0
-    """How long the run goes on after ``run_seconds``, so that the next one takes over before it ends."""
-    _began: float = field(default_factory=lambda: time.monotonic())
-    _next: float = 0.0
-    _failures: int = 0
-    _failing_since: float = 0.0
-
-    @property
-    def left_seconds(self) -> float:
-        """The time that is left of the run."""
-        return max(0.0, self._began + self.run_seconds + self.wait_seconds - time.monotonic())
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the run begins no further window."""
-        return self.left_seconds <= 0
-
-    @property
-    def pause_seconds(self) -> float:
-        """The time until the next window may begin."""
-        return max(0.0, self._next - time.monotonic())
-
-    @property
-    def idle_seconds(self) -> float:
-        """How long the run may wait for changes before it plans again."""
-        return min(PLAN_SECONDS, max(LAST_PLAN_SECONDS, self.left_seconds - self.wait_seconds))
-
-    def begin(self) -> bool:
-        """Wait until the next window may begin; return whether the run is not over then."""
-        _sleep(min(self._next - time.monotonic(), self.left_seconds))
-        self._next = time.monotonic() + self.every_seconds
-        return not self.is_over
-
-    def succeed(self) -> None:
-        """A window was published, or nothing was new."""
-        self._failures = 0
-
-    def fail(self, error: RetryableError) -> None:
-        """Wait after ``error``, longer after each one in sequence. Raise it if the run is over then, or if another
-        attempt in this process would not help. That another run is in progress is no failure."""
-        if not self._failures:
-            self._failing_since = time.monotonic()
-        pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
-        self._failures += 1
-        self._next = 0.0  # the pause decides, not `every`
-        if isinstance(error, _ENDS_RUN):
-            raise error
-        if not isinstance(error, PipelineBusyError | ReplacedWindowError):
-            failing_seconds = time.monotonic() + pause - self._failing_since
-            if pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
-                raise error
-        _log.warning("the run tries again in %g seconds, after: %s", pause, error)
-        _sleep(min(pause, self.left_seconds))
-
-
-def _sleep(seconds: float) -> None:
-    if seconds > 0:
-        time.sleep(seconds)
 
 
 def ingest_continuously(
     spark: SparkTarget,
-    connections: PipelineConnections,
+    followed: FollowedSettings,
     checkpoint: Checkpoint,
     max_seconds: int | None = None,
     *,
@@ -149,10 +65,13 @@ def ingest_continuously(
     With a ``handover`` the run first takes over from an older one, and ends as soon as a newer one has taken over from
     it; until then it goes on for some time after its own. It also ends when the pipeline gets another name.
 
+    Settings that have changed count from the next window on. If only another run can apply them, this one ends.
+
     The pipeline's own checkpoint does not move: see `ingest.commit.commit_sealed`. After an error that may pass, the
     run tries again for some time. Raises what `plan`, `cut` and `ingest` raise; the yielded windows stay sealed.
     Yields nothing if the setting `windows` was removed since the run was planned.
     """
+    connections = followed.connections
     settings = connections.pipeline.windows
     if settings is None:
         _log.warning("pipeline %s has no setting `windows` any more: the next run publishes", connections.pipeline.name)
@@ -161,130 +80,143 @@ def ingest_continuously(
     compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
     run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
     pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
-    with KeptLease() as kept_lease:
-        yield from _publish_windows(spark, connections, HeldCheckpointStore(checkpoint), pace, handover, kept_lease)
+    with KeptLease() as lease:
+        run = _Run(spark, followed, HeldCheckpointStore(checkpoint), handover, pace, max_seconds, lease)
+        yield from run.publish_windows()
 
 
-def _publish_windows(
-    spark: SparkTarget,
-    connections: PipelineConnections,
-    store: HeldCheckpointStore,
-    pace: Pace,
-    handover: NoHandover,
-    kept_lease: KeptLease,
-) -> Iterator[Manifest]:
-    """See `ingest_continuously`."""
-    is_behind = True
-    while pace.begin():
+@dataclass
+class _Run:
+    """A run with its checkpoint, and with the lease that its windows share."""
+
+    spark: SparkTarget
+    followed: FollowedSettings
+    store: HeldCheckpointStore
+    handover: NoHandover
+    pace: Pace
+    max_seconds: int | None
+    lease: KeptLease
+    is_behind: bool = field(default=True, init=False)
+    """Whether windows may be sealed after the checkpoint."""
+
+    @property
+    def connections(self) -> PipelineConnections:
+        """The pipeline, with its current settings."""
+        return self.followed.connections
+
+    def publish_windows(self) -> Iterator[Manifest]:
+        """See `ingest_continuously`."""
+        while self.pace.begin(self._follow_settings):
+            try:
+                yield from self._publish_next()
+            except HandedOverError:
+                _log.info("another run of pipeline %s has taken over: this one ends", self.connections.pipeline.name)
+                return
+            except RenamedError as error:
+                _log.warning("this run ends with success: %s", error)
+                return
+            except ChangefeedError as error:
+                self.lease.close()  # the pause may be long
+                if self.handover.is_over():
+                    _log.info("another run has taken over: this one ends, after: %s", error)
+                    return
+                if not isinstance(error, RetryableError):
+                    raise
+                if isinstance(error, SourceUnavailableError):
+                    self.connections.forget_source()
+                self.pace.fail(error)
+
+    def _publish_next(self) -> Iterator[Manifest]:
+        """Publish what is new, or wait for changes."""
+        if self.is_behind:  # a plan would read the sealed windows, perhaps in files that are purged
+            commit_sealed(self.connections, self.store)
+        self.is_behind = True
+        if not self.handover.has_taken_over:
+            self._take_over()
+        head = yield from self._publish_new()
+        self.is_behind = False
+        self.pace.succeed()
+        if head is not None:
+            self._wait_for_changes(head)
+        self.lease.close_idle(self.pace.pause_seconds)
+
+    def _follow_settings(self) -> None:
+        """Apply the settings of the file if they have changed, or end the run."""
+        if self.pace.is_failing or not self.followed.have_changed():
+            return  # a window that failed is finished as it was begun
+        self.lease.close()
+        windows = self.connections.pipeline.windows if self.followed.apply() else None
+        if windows is None:
+            self.pace.end()
+        else:
+            run_seconds = min(windows.run_seconds, self.max_seconds or windows.run_seconds)
+            self.pace.change(windows.every_seconds, run_seconds)
+
+    def _take_over(self) -> None:
+        """Take over from an older run, which goes on until this one can publish at once: with workers that have
+        started, and the logs in memory."""
+        wait_for_workers = self.spark.warm_up(min(self.spark.cores(), WARM_WORKERS))
+        plan(self.connections, self.store, keep_first_checkpoint=False)
+        wait_for_workers()
+        self.handover.take_over()
+
+    def _plan(self) -> Plan:
+        """The next plan, after all sealed windows. Raises HandedOverError if another run has taken over."""
+        planned = plan(self.connections, self.store)
+        self.handover.check(planned)
+        return planned
+
+    def _publish_new(self) -> Generator[Manifest, None, BinlogCoordinates | None]:
+        """Publish what is new, or a part of it if the settings change, and return None; if nothing is new, return the
+        source's head."""
         try:
-            if is_behind:  # windows are sealed after it, perhaps in files that are purged: a plan would read them
-                commit_sealed(connections, store)
-            is_behind = True
-            if not handover.has_taken_over:
-                _take_over(spark, connections, store, handover)
-            head = yield from _publish_new(spark, connections, store, pace, handover, kept_lease)
-            is_behind = False
-            pace.succeed()
-            if head is not None:
-                wait_for_changes(connections, head, pace, kept_lease)
-            kept_lease.close_idle(pace.pause_seconds)
-        except HandedOverError:
-            break
-        except RenamedError as error:
-            _log.warning("this run ends with success: %s", error)
-            return
-        except ChangefeedError as error:
-            kept_lease.close()  # the pause may be long
-            if handover.is_over():
-                break
-            if not isinstance(error, RetryableError):
-                raise
-            if isinstance(error, SourceUnavailableError):
-                connections.forget_source()
-            pace.fail(error)
-    else:
-        return
-    _log.info("another run of pipeline %s has taken over: this one ends", connections.pipeline.name)
+            planned = self._plan()
+            if planned.unfinished and commit_sealed(self.connections, self.store):  # sealed by another run meanwhile
+                planned = self._plan()
+            if planned.is_empty:
+                write_heartbeat(self.connections, Heartbeat.of_idle(planned))
+                return planned.window.head
+            expected = planned.expected
+            settings = self.connections.pipeline.windows
+            max_rows = settings.max_rows if settings is not None else None
+            for window in cut(self.connections, planned, RunBounds(), max_rows=max_rows).windows:
+                manifest = self._ingest(window)
+                after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
+                self.store.advance(expected, after)
+                expected = after
+                yield manifest
+                if self.pace.is_over or self.followed.have_changed():
+                    break
+        except StaleCheckpointError as error:
+            raise ReplacedWindowError(str(error)) from error
+        return None
 
+    def _ingest(self, window: Window) -> Manifest:
+        """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan,
+        HandedOverError if another run has taken over."""
+        try:
+            return ingest(self.spark, self.connections, window, check=self.handover.check, kept_lease=self.lease)
+        except BinlogGoneError as error:
+            with self.connections.session() as session:
+                if source.server_uuid(session) == window.server_uuid:
+                    raise
+            raise ReplacedWindowError(str(error)) from error
 
-def _take_over(
-    spark: SparkTarget, connections: PipelineConnections, store: HeldCheckpointStore, handover: NoHandover
-) -> None:
-    """Take over from an older run, which goes on until this one can publish at once: with workers that have started,
-    and the logs in memory."""
-    wait_for_workers = spark.warm_up(min(spark.cores(), WARM_WORKERS))
-    plan(connections, store, keep_first_checkpoint=False)
-    wait_for_workers()
-    handover.take_over()
+    def _wait_for_changes(self, known: BinlogCoordinates) -> None:
+        """Return when the source's binlog does not end at ``known`` any more, the settings have changed, the run is
+        over, or it is time to plan again. Meanwhile an idle lease is given back.
 
-
-def _plan(connections: PipelineConnections, store: HeldCheckpointStore, handover: NoHandover) -> Plan:
-    """The next plan, after all sealed windows. Raises HandedOverError if another run has taken over."""
-    planned = plan(connections, store)
-    handover.check(planned)
-    return planned
-
-
-def _publish_new(
-    spark: SparkTarget,
-    connections: PipelineConnections,
-    store: HeldCheckpointStore,
-    pace: Pace,
-    handover: NoHandover,
-    kept_lease: KeptLease,
-) -> Generator[Manifest, None, BinlogCoordinates | None]:
-    """Publish what is new, and return None; if nothing is new, return the source's head."""
-    try:
-        planned = _plan(connections, store, handover)
-        if planned.unfinished and commit_sealed(connections, store):  # sealed by another run meanwhile
-            planned = _plan(connections, store, handover)
-        if planned.is_empty:
-            write_heartbeat(connections, Heartbeat.of_idle(planned))
-            return planned.window.head
-        expected = planned.expected
-        for window in cut(connections, planned, RunBounds()).windows:
-            manifest = _ingest(spark, connections, window, handover, kept_lease)
-            after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
-            store.advance(expected, after)
-            expected = after
-            yield manifest
-            if pace.is_over:
-                break
-    except StaleCheckpointError as error:
-        raise ReplacedWindowError(str(error)) from error
-    return None
-
-
-def _ingest(
-    spark: SparkTarget,
-    connections: PipelineConnections,
-    window: Window,
-    handover: NoHandover,
-    kept_lease: KeptLease,
-) -> Manifest:
-    """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan, HandedOverError if
-    another run has taken over."""
-    try:
-        return ingest(spark, connections, window, check=handover.check, kept_lease=kept_lease)
-    except BinlogGoneError as error:
-        with connections.session() as session:
-            if source.server_uuid(session) == window.server_uuid:
-                raise
-        raise ReplacedWindowError(str(error)) from error
-
-
-def wait_for_changes(
-    connections: PipelineConnections, known: BinlogCoordinates, pace: Pace, kept_lease: KeptLease
-) -> None:
-    """Return when the source's binlog does not end at ``known`` any more, the run is over, or it is time to plan again.
-    Meanwhile an idle ``kept_lease`` is given back.
-
-    Raises SourceUnavailableError if the connection is lost, or the server does not answer.
-    """
-    poll_seconds = min(max(LEAST_POLL_SECONDS, pace.every_seconds), PLAN_SECONDS)
-    until = time.monotonic() + pace.idle_seconds
-    limits = replace(connections.mysql.answer_limits, answer_seconds=connections.mysql.answer_limits.connect_seconds)
-    with Session(replace(connections.mysql, answer_limits=limits)) as session:
-        while not pace.is_over and time.monotonic() < until and source.head_coordinates(session) == known:
-            kept_lease.close_idle()
-            _sleep(min(poll_seconds, pace.left_seconds))
+        Raises SourceUnavailableError if the connection is lost, or the server does not answer.
+        """
+        pace, mysql = self.pace, self.connections.mysql
+        poll_seconds = min(max(LEAST_POLL_SECONDS, pace.every_seconds), PLAN_SECONDS)
+        until, next_poll = time.monotonic() + pace.idle_seconds, 0.0
+        limits = replace(mysql.answer_limits, answer_seconds=mysql.answer_limits.connect_seconds)
+        with Session(replace(mysql, answer_limits=limits)) as session:
+            while not (pace.is_over or self.followed.have_changed()) and (now := time.monotonic()) < until:
+                if now >= next_poll:
+                    if source.head_coordinates(session) != known:
+                        return
+                    next_poll = now + poll_seconds
+                self.lease.close_idle()
+                sleep(min(poll_seconds, MOST_STEP_SECONDS, pace.left_seconds))

@@ -21,9 +21,10 @@ from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql.binlogs import ServerBinlogs
 
 
-def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds) -> PlannedRun:
+def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds, *, max_rows: int | None = None) -> PlannedRun:
     """The windows of a run: the unfinished windows as they are, then ``plan``'s new window within ``bounds``, cut if it
-    is larger than the pipeline's `window_bytes`.
+    is larger than the pipeline's `window_bytes`. With ``max_rows`` only one new window, with at most this number of row
+    changes or one transaction; the caller plans again after it.
 
     Unfinished windows count against ``bounds``, but are finished even if they exceed them. Raises SchemaError for rows
     of unknown tables (`pipeline.unknown_tables`), SettingsError for an ``until`` that is before the checkpoint, after
@@ -31,6 +32,8 @@ def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds) -> Plan
     """
     check_plan(connections.pipeline, plan.history, plan.start)
     new = [] if plan.window.is_empty else _cut_new_windows(connections, plan, bounds)
+    if new and max_rows is not None and new[0].failover is None:
+        new = [_limit_rows(connections, new[0], max_rows)]
     return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 
 
@@ -69,6 +72,13 @@ def _cut_new_windows(connections: PipelineConnections, plan: Plan, bounds: RunBo
             )
         )
     return windows
+
+
+def _limit_rows(connections: PipelineConnections, window: Window, max_rows: int) -> Window:
+    start, head = ResumePoint(window.start, window.start_gtids), ResumePoint(window.head, window.head_gtids)
+    with connections.session_on(window.server_uuid) as session:
+        end = Finder(ServerBinlogs(session)).within_rows(start, head, max_rows)
+    return replace(window, head=end.coordinates, head_gtids=end.gtids)
 
 
 def _find_bound(finder: Finder, until: BinlogCoordinates, start: ResumePoint, head: ResumePoint) -> ResumePoint:

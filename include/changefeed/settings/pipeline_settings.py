@@ -420,6 +420,9 @@ class WindowSettings(Section):
     """Minimum time from the start of a window to the start of the next. A window takes all changes since the last."""
     run_for: Duration = "10m"
     """How long a run publishes windows. Then the next run takes over: with `schedule: "@continuous"` at once."""
+    max_rows: Positive | None = None
+    """Maximum number of row changes of a window, including those of tables that are not captured. A transaction with
+    more is a window of its own. Empty: no limit."""
 
     @property
     def every_seconds(self) -> float:
@@ -443,8 +446,8 @@ class WindowSettings(Section):
     def _check_run_for(cls, text: str) -> str:
         if not LEAST_RUN_SECONDS <= duration_seconds(text) <= MOST_RUN_SECONDS:
             raise ValueError(
-                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and a "
-                "changed YAML counts from the next run on"
+                f"expected {LEAST_RUN_SECONDS:g}s to {MOST_RUN_SECONDS / 3600:g}h: each run starts a Spark job, and "
+                "some changes of the YAML count from the next run on"
             )
         return text
 

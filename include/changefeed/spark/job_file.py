@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ from changefeed.model.connection import variable_of
 from changefeed.settings.file import find_files, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import SITE_VARIABLE, load_site
+from changefeed.settings.transform_source import transforms_folder
 from changefeed.settings.yaml_file import settings_text
 
 JOB_FILE = "changefeed-job.json"
@@ -33,6 +35,7 @@ IMAGE_JOBS_FOLDER = "/opt/changefeed/jobs"
 """The folder of jobs/ in the image of a pod."""
 
 _PIPELINES, _TRANSFORMS, _SITE = "pipelines", "transforms", "site.yaml"
+_PIPELINES_VARIABLE, _TRANSFORMS_VARIABLE = "CHANGEFEED_PIPELINES", "CHANGEFEED_TRANSFORMS"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class JobFile:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables, with connections and secrets."""
     version: str = __version__
+    host: str = ""
+    """The machine of the task that wrote the file; its folders are in ``folders``."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """The folders of pipelines and functions from which ``files`` were read, as environment variables."""
 
     @classmethod
     def of(cls, plan: Any, pipeline: Pipeline, variables: Mapping[str, str]) -> JobFile:
@@ -58,7 +65,10 @@ class JobFile:
             **{f"{_TRANSFORMS}/{name}.py": text for texts in modules for name, text in texts.items()},
             _SITE: json.dumps({"passwords": [each.model_dump() for each in passwords]}),
         }
-        return cls(plan, files, variables)
+        folders = {_PIPELINES_VARIABLE: str(path.parent.absolute())}
+        if transforms_folder().is_dir():
+            folders[_TRANSFORMS_VARIABLE] = str(transforms_folder().absolute())
+        return cls(plan, files, variables, host=socket.gethostname(), folders=folders)
 
     def write(self, folder: Path) -> Path:
         """Write the file into ``folder``, readable for its owner only."""
@@ -67,9 +77,23 @@ class JobFile:
         path.write_text(json.dumps(asdict(self)))
         return path
 
+    def follow_folders(self, pipeline: Pipeline) -> bool:
+        """From now on, read the files of ``pipeline`` where the task does, so that changes are found; return False on a
+        driver elsewhere, whose own files do not change."""
+        folder = self.folders.get(_PIPELINES_VARIABLE)
+        if self.host != socket.gethostname() or folder is None or not find_files(pipeline.name, Path(folder)):
+            return False
+        os.environ.update(self.folders)
+        return True
+
 
 def read_job_file(file: str) -> Any:
-    """The plan in the job's ``file``, which is deleted.
+    """The plan in the job's file; see `read_job`."""
+    return read_job(file).plan
+
+
+def read_job(file: str) -> JobFile:
+    """The job's ``file``, which is deleted.
 
     From now on, this process has the file's variables, and reads the pipeline's files from the folder of ``file``, or
     from a private one if that cannot be written to, as in a pod.
@@ -92,10 +116,10 @@ def read_job_file(file: str) -> Any:
         target.write_text(text)
     os.environ.update(job.variables)
     if job.files:
-        os.environ["CHANGEFEED_PIPELINES"] = str(folder / _PIPELINES)
-        os.environ["CHANGEFEED_TRANSFORMS"] = str(folder / _TRANSFORMS)
+        os.environ[_PIPELINES_VARIABLE] = str(folder / _PIPELINES)
+        os.environ[_TRANSFORMS_VARIABLE] = str(folder / _TRANSFORMS)
         os.environ[SITE_VARIABLE] = str(folder / _SITE)
-    return job.plan
+    return job
 
 
 def discard_job_file() -> None:

@@ -8,6 +8,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -265,20 +266,38 @@ def _no_secret(feed: Feed) -> None:
         assert b"4111111111111111" not in text, f"rows are in {path}"
 
 
+TOPICS, CHANGED_TOPICS = "{partitions: 2}", "{partitions: 2, template: '{database}.later-{table}'}"
+
+
+def events_of(feed: Feed) -> Counter[str]:
+    """The rows of the asset events, by topic."""
+    with sqlite3.connect(f"{feed.env['AIRFLOW_HOME']}/airflow.db") as database:
+        extras = [json.loads(extra) for (extra,) in database.execute("SELECT extra FROM asset_event")]
+    rows = Counter[str]()
+    for extra in extras:
+        rows[extra["topic"]] += extra["rows"]
+    return rows
+
+
 @pytest.mark.extended
 def test_a_continuous_run_publishes_and_commits_changes_while_it_goes_on(feed: Feed) -> None:
-    """With `windows` one task publishes and commits what changes while it runs."""
+    """With `windows` one task publishes and commits what changes while it runs, as its YAML says then."""
     server, database = feed.mysql, feed.database
     feed.yaml.write_text(feed.yaml.read_text() + "windows: {every: 500ms, run_for: 45s}\n")
     server.execute("CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (0)", database=database)
     feed.yaml.write_text(feed.yaml.read_text().replace("start: latest", "start: earliest"))
     stop = threading.Event()
+    topics = {False: f"{database}.orders", True: f"{database}.later-orders"}
 
     def write() -> None:
+        is_changed = False
         for number in itertools.count(1):
             if stop.wait(1):
                 return
             server.execute(f"INSERT INTO orders VALUES ({number})", database=database)
+            if not is_changed and topics_of(feed.kafka.bootstrap, topics[False]):
+                feed.yaml.write_text(feed.yaml.read_text().replace(TOPICS, CHANGED_TOPICS))
+                is_changed = True
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -290,13 +309,18 @@ def test_a_continuous_run_publishes_and_commits_changes_while_it_goes_on(feed: F
     numbers = seals_of(feed)
     assert len(numbers) > 1, "one task published several windows"
     assert feed.checkpoint()["window"] == max(numbers)
-    published = len(feed.all_ids())
-    assert 0 < published < len(select_rows(server, database, "orders")) + 1
+    before, after = ({*event_ids(records_of(feed.kafka.bootstrap, topic))} for topic in topics.values())
+    assert before, "rows under the settings that the job began with"
+    assert after, "rows under those that it found"
+    events = events_of(feed)
+    assert events[topics[False]] == len(before)
+    assert events[topics[True]] == len(after)
 
     feed.yaml.write_text(feed.yaml.read_text().partition("windows: ")[0])
     assert feed.do("run") == IN_FULL, "a run with one window goes on after the continuous one"
-    assert topic_rows(feed.records("orders")) == select_rows(server, database, "orders")
-    assert len(feed.all_ids()) == len(set(feed.all_ids()))
+    records = [record for topic in topics.values() for record in records_of(feed.kafka.bootstrap, topic)]
+    assert topic_rows(records) == select_rows(server, database, "orders")
+    assert len(event_ids(records)) == len({*event_ids(records)})
 
 
 def window_events(feed: Feed) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from changefeed.errors import (
     SourceUnavailableError,
     SparkFailedError,
 )
-from changefeed.ingest.continuous import LAST_PLAN_SECONDS, MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, PLAN_SECONDS, Pace
+from changefeed.ingest.pace import LAST_PLAN_SECONDS, MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, PLAN_SECONDS, Pace
 
 ERROR = SourceUnavailableError("the server is away")
 
@@ -53,8 +53,24 @@ def test_a_run_is_over_after_its_time_also_while_it_waits(clock: Clock) -> None:
     pace.begin()
     assert not pace.is_over
     assert not pace.begin(), "no window begins at the end"
-    assert clock.slept == [10.0]
+    assert sum(clock.slept) == 10.0
     assert pace.is_over
+
+
+def test_a_pause_is_as_long_as_the_settings_say_at_its_end(clock: Clock) -> None:
+    pace = Pace(600.0, 60.0)
+    pace.begin()
+
+    def shorten() -> None:
+        if clock.now >= 1005:
+            pace.change(every_seconds=7.0, run_seconds=20.0)
+
+    assert pace.begin(shorten)
+    assert clock.now == 1007
+    assert pace.left_seconds == 13, "of the run's begin"
+    pace.end()
+    assert pace.is_over
+    assert not pace.begin()
 
 
 def test_pauses_after_errors_double_up_to_a_limit_and_begin_anew_after_a_success(clock: Clock) -> None:

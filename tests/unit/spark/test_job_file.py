@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import socket
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +18,10 @@ from changefeed import __version__
 from changefeed.airflow.ingest_operator import jobs_folder
 from changefeed.errors import SettingsError
 from changefeed.settings.file import load_pipeline
+from changefeed.settings.followed_file import FollowedFile
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import load_site
-from changefeed.spark.job_file import JOB_FILE, JobFile, discard_job_file, read_job_file
+from changefeed.spark.job_file import JOB_FILE, JobFile, discard_job_file, read_job, read_job_file
 from changefeed.spark.target import rows_of_tasks
 
 YAML = """\
@@ -127,6 +129,33 @@ def test_file_of_another_version_is_refused_and_one_without_files_changes_nothin
     assert dict(os.environ) == before
 
 
+def test_driver_on_the_tasks_machine_follows_the_tasks_files(pipeline: Pipeline, tmp_path: Path) -> None:
+    job = read_job(str(submit(pipeline, tmp_path / "driver")))
+    assert job.follow_folders(pipeline)
+    file = FollowedFile(load_pipeline("shop"), settle_seconds=0)
+    assert file.read_changed() is None
+    worker = tmp_path / "worker"
+    (worker / "shop.yaml").write_text(YAML + "tombstones: false\n")
+    new = file.read_changed()
+    assert new is not None
+    assert not new.tombstones
+    (worker / "tag.py").write_text("def transform(change):\n    return None\n")
+    new = file.read_changed()
+    assert new is not None
+    assert "return None" in new.transforms[0].source.modules["tag"]
+
+
+def test_driver_elsewhere_follows_no_files(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = read_job(str(submit(pipeline, tmp_path / "driver")))
+    shipped = os.environ["CHANGEFEED_PIPELINES"]
+    (tmp_path / "worker").rename(tmp_path / "elsewhere")
+    assert not job.follow_folders(pipeline), "the folder is not there"
+    (tmp_path / "elsewhere").rename(tmp_path / "worker")
+    monkeypatch.setattr(socket, "gethostname", lambda: "another-host")
+    assert not job.follow_folders(pipeline), "a folder of the same name is another one"
+    assert os.environ["CHANGEFEED_PIPELINES"] == shipped
+
+
 def test_secrets_are_in_no_repr() -> None:
     assert "secret" not in repr(JobFile(None, {"shop.yaml": "secret"}, VARIABLES))
 
@@ -135,4 +164,4 @@ def test_secrets_are_in_no_repr() -> None:
 def test_each_job_takes_its_file_first(job: Path) -> None:
     values = runpy.run_path(str(job))
     assert values["ARGUMENTS"]._get_positional_actions()[0].dest == "job"
-    assert "read_job_file" in values
+    assert {"read_job_file", "read_job"} & values.keys()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from changefeed.binlog.events.gtids import GtidRuns
@@ -19,7 +20,7 @@ from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.iso_time import utc_text
-from changefeed.model.window import BinlogFile
+from changefeed.model.window import BinlogFile, Slice
 
 
 class DomainPositions:
@@ -327,6 +328,34 @@ class Finder:
                 or best
                 or (head if is_last else self.begin_of(self._file_of_number(files, number + 1).name))
             )
+        return best or head
+
+    def within_rows(self, start: ResumePoint, head: ResumePoint, rows: int) -> ResumePoint:
+        """The last commit boundary up to ``head`` with at most ``rows`` row changes between it and ``start``; see
+        `RowCounter`. If the first transaction has more, the end of that transaction.
+
+        It reads the binlog up to the result, once or twice. Raises BinlogFormatError as `at` does.
+        """
+        from changefeed.binlog.search.row_limit import find_last_within  # imported here: it loads kernels
+
+        best: ResumePoint | None = None
+        prepared: dict[str, int] = {}
+        files = {file.number: file for file in self.binlogs.files()}
+        for number in range(start.coordinates.number, head.coordinates.number + 1):
+            file = self._file_of_number(files, number)
+            begin = start if number == start.coordinates.number else self.begin_of(file.name)
+            is_last = number == head.coordinates.number
+            at, end = begin.coordinates.position, head.coordinates.position if is_last else file.size_bytes
+            if at < end:
+                part = Slice(0, file.name, at, end)
+                chunks = partial(self.binlogs.chunks, file.name, end=end)
+                found = find_last_within(chunks, part, begin.gtids, rows, prepared, is_first=best is None)
+                if not found.is_end:
+                    return _point(*found.boundary) if found.boundary else best or head
+                rows -= found.rows
+            best = head if is_last else self.begin_of(self._file_of_number(files, number + 1).name)
+            if rows < 0:  # one transaction
+                break
         return best or head
 
     def _last_within(

@@ -68,14 +68,16 @@ def scan_schemas(chunks: Iterable[bytes | bytearray | memoryview], slice: Slice)
     """The scan of ``slice``, whose bytes are ``chunks``.
 
     Raises BinlogFormatError, with coordinates, for bytes that are not a sequence of events."""
-    scan = _Scan(slice)
+    scan = Scan(slice)
     for _ in scan.walk.read(chunks, scan.go_on):
         pass
     scan.end_of_rows()
     return SchemaScan(tuple(scan.statements), tuple(scan.rows))
 
 
-class _Scan:
+class Scan:
+    """Counts the rows of each TABLE_MAP of ``slice`` between statements, while its bytes are read."""
+
     def __init__(self, slice: Slice) -> None:
         self.walk = EventWalk(slice)
         self.statements: list[Statement] = []
@@ -94,6 +96,7 @@ class _Scan:
         self._placed: dict[bytes, int] = {}
 
     def go_on(self) -> int:
+        """Read the available bytes; returns a code of `hop`."""
         walk = self.walk
         while True:
             code = walk.run(

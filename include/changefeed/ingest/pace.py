@@ -1,0 +1,125 @@
+"""When a continuous run begins its next window, how long it tries again after errors, and when it ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from changefeed.errors import (
+    FencedError,
+    PipelineBusyError,
+    RetryableError,
+    SparkFailedError,
+    SparkUnavailableError,
+)
+
+_log = logging.getLogger(__name__)
+
+MOST_PAUSE_SECONDS = 30.0
+"""The longest pause after an error that may pass."""
+MOST_FAILING_SECONDS = 300.0
+"""How long a run tries again after errors in sequence. Then it fails, which alerts, and Airflow's retry has a new
+process and a new Spark session."""
+PLAN_SECONDS = 60.0
+"""An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
+LAST_PLAN_SECONDS = 2.0
+"""The same after the run's time, while it waits for the next run to take over."""
+MOST_STEP_SECONDS = 1.0
+"""While a run waits, it looks this often whether its settings have changed."""
+_ENDS_RUN = (SparkFailedError, SparkUnavailableError, FencedError)
+"""Errors after which this process does not try again: the next one needs another Spark session, or another process goes
+on."""
+
+
+class ReplacedWindowError(RetryableError):
+    """A seek, a failover or another run moved the pipeline after a window was planned; the next plan begins there."""
+
+
+@dataclass
+class Pace:
+    """When a continuous run begins its next window, and when it ends; times are of the monotonic clock."""
+
+    every_seconds: float
+    run_seconds: float
+    wait_seconds: float = 0.0
+    """How long the run goes on after ``run_seconds``, so that the next one takes over before it ends."""
+    _began: float = field(default_factory=lambda: time.monotonic())
+    _last: float = -math.inf
+    _failures: int = 0
+    _failing_since: float = 0.0
+    _has_ended: bool = False
+
+    @property
+    def left_seconds(self) -> float:
+        """The time that is left of the run."""
+        if self._has_ended:
+            return 0.0
+        return max(0.0, self._began + self.run_seconds + self.wait_seconds - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run begins no further window."""
+        return self.left_seconds <= 0
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long the run may wait for changes before it plans again."""
+        return min(PLAN_SECONDS, max(LAST_PLAN_SECONDS, self.left_seconds - self.wait_seconds))
+
+    @property
+    def pause_seconds(self) -> float:
+        """The time until the next window may begin."""
+        return max(0.0, self._last + self.every_seconds - time.monotonic())
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last window, or the last plan, ended with an error."""
+        return self._failures > 0
+
+    def begin(self, follow: Callable[[], None] = lambda: None) -> bool:
+        """Wait until the next window may begin; return whether the run is not over then. Meanwhile ``follow`` is called
+        every second, and at the end; it may change the pace."""
+        follow()
+        while (pause := min(self.pause_seconds, self.left_seconds)) > 0:
+            sleep(min(pause, MOST_STEP_SECONDS))
+            follow()
+        self._last = time.monotonic()
+        return not self.is_over
+
+    def change(self, every_seconds: float, run_seconds: float) -> None:
+        """Go on with another pace; ``run_seconds`` count from the run's begin."""
+        self.every_seconds, self.run_seconds = every_seconds, run_seconds
+
+    def end(self) -> None:
+        """Begin no further window."""
+        self._has_ended = True
+
+    def succeed(self) -> None:
+        """A window was published, or nothing was new."""
+        self._failures = 0
+
+    def fail(self, error: RetryableError) -> None:
+        """Wait after ``error``, longer after each one in sequence. Raise it if the run is over then, or if another
+        attempt in this process would not help. That another run is in progress is no failure."""
+        if not self._failures:
+            self._failing_since = time.monotonic()
+        pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
+        self._failures += 1
+        self._last = -math.inf  # the pause decides, not `every`
+        if isinstance(error, _ENDS_RUN):
+            raise error
+        if not isinstance(error, PipelineBusyError | ReplacedWindowError):
+            failing_seconds = time.monotonic() + pause - self._failing_since
+            if pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
+                raise error
+        _log.warning("the run tries again in %g seconds, after: %s", pause, error)
+        sleep(min(pause, self.left_seconds))
+
+
+def sleep(seconds: float) -> None:
+    """Wait for ``seconds``, if they are positive."""
+    if seconds > 0:
+        time.sleep(seconds)

@@ -1,0 +1,155 @@
+"""How far a binlog range may reach for a number of row changes, on real servers."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from changefeed.binlog.search.finder import Finder, ResumePoint
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.source.mysql.binlogs import ServerBinlogs
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.source import head
+from devstack.mariadb import MariadbServer
+from devstack.sql_server import SqlServer
+
+
+@dataclass
+class Written:
+    """Transactions with a known number of rows each."""
+
+    server: SqlServer
+    session: Session
+    database: str
+    start: ResumePoint
+    ends: list[tuple[BinlogCoordinates, int]] = field(default_factory=list)
+    """Where each transaction ends, and its number of rows."""
+
+    def write(self, *statements: str, rows: int) -> None:
+        """Execute a transaction."""
+        with self.server.connect(database=self.database, autocommit=False) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            connection.commit()
+        self.ends.append((head(self.session).coordinates, rows))
+
+    def insert(self, rows: int, *, table: str = "t", before: str = "DO 0") -> None:
+        self.write(before, f"INSERT INTO {table} (n) VALUES {', '.join(['(NULL)'] * rows)}", rows=rows)
+
+    def windows(self, limit: int) -> list[list[int]]:
+        """The rows of the transactions of each window; windows are cut one after another."""
+        finder = Finder(ServerBinlogs(self.session))
+        at, last, windows = self.start, head(self.session), list[list[int]]()
+        while at.coordinates != last.coordinates:
+            end = finder.within_rows(at, last, limit)
+            assert finder.at(end.coordinates).gtids == end.gtids
+            windows.append([rows for place, rows in self.ends if at.coordinates < place <= end.coordinates])
+            assert at.coordinates < end.coordinates
+            at = end
+        return [window for window in windows if window]
+
+
+def check(windows: list[list[int]], written: Written, limit: int) -> None:
+    """Check that no window has more rows, unless it is one transaction, and that none could have one more."""
+    assert [rows for window in windows for rows in window] == [rows for _, rows in written.ends]
+    for window in windows:
+        assert sum(window) <= limit or len(window) == 1
+    for window, after in itertools.pairwise(windows):
+        assert sum(window) + after[0] > limit
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def written(request: pytest.FixtureRequest, unique_name: str) -> Iterator[Written]:
+    server: SqlServer = request.getfixturevalue(f"source_{request.param}")
+    server.execute(f"CREATE DATABASE {unique_name}")
+    server.execute("CREATE TABLE t (n TINYINT)", "CREATE TABLE other (n TINYINT, t TEXT)", database=unique_name)
+    with Session(MysqlConnection.from_uri(server.url)) as session:
+        server.execute("FLUSH BINARY LOGS")
+        yield Written(server, session, unique_name, head(session))
+    server.execute(f"DROP DATABASE {unique_name}")
+
+
+COMPRESSED = "SET SESSION binlog_transaction_compression = ON"
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100, 250, 1000, 100_000])
+def test_windows_are_as_large_as_the_limit_allows(written: Written, limit: int) -> None:
+    for rows in (1, 7, 100, 100, 3000, 3, 100, 1):
+        written.insert(rows)
+    written.write("INSERT INTO other VALUES (1, REPEAT('x', 60000))", rows=1)
+    written.write(
+        "INSERT INTO t VALUES (1), (2)", "UPDATE t SET n = 4 WHERE n < 3", "DELETE FROM t WHERE n = 4", rows=6
+    )
+    written.server.execute("FLUSH BINARY LOGS")
+    for rows in (2, 500, 1, 1):
+        written.insert(rows)
+    check(written.windows(limit), written, limit)
+
+
+@pytest.mark.parametrize("limit", [1, 100, 1000, 5000])
+def test_rows_of_compressed_transactions_count(written: Written, limit: int) -> None:
+    """Thousands of equal rows take a few hundred bytes."""
+    is_mariadb = isinstance(written.server, MariadbServer)
+    settings = [f"SET GLOBAL log_bin_compress = {on}" for on in ("ON", "OFF")]
+    if is_mariadb:
+        written.server.execute(settings[0])
+    try:
+        for rows in (5, 1500, 100, 100, 4000, 3, 100):
+            written.insert(rows, before="DO 0" if is_mariadb else COMPRESSED)
+            written.insert(2)
+    finally:
+        if is_mariadb:
+            written.server.execute(settings[1])
+    check(written.windows(limit), written, limit)
+
+
+def test_many_small_transactions_are_counted(written: Written) -> None:
+    with (
+        written.server.connect(database=written.database, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
+        for number in range(2000):
+            cursor.execute("INSERT INTO t VALUES (%s)", (number % 100,))
+    finder = Finder(ServerBinlogs(written.session))
+    last = head(written.session)
+    for limit in (1_000_000, 1500):
+        began = time.monotonic()
+        end = finder.within_rows(written.start, last, limit)
+        print(f"{time.monotonic() - began:.3f} s for a limit of {limit:,} rows")
+    again = finder.within_rows(end, last, 1500)
+    assert written.start.coordinates < end.coordinates < again.coordinates == last.coordinates
+
+
+@pytest.mark.parametrize("limit", [10, 100])
+def test_rows_of_an_xa_transaction_count_where_they_are_published(written: Written, limit: int) -> None:
+    values = ", ".join(["(1)"] * 60)
+    prepare = ("XA START '{0}'", f"INSERT INTO t VALUES {values}", "XA END '{0}'", "XA PREPARE '{0}'")
+    early, late = f"{written.database}-1", f"{written.database}-2"
+    with written.server.connect(database=written.database) as connection, connection.cursor() as cursor:
+        for statement in prepare:
+            cursor.execute(statement.format(early))
+        start = head(written.session)
+        written.insert(5)
+        cursor.execute(f"XA COMMIT '{early}'")
+        after_early = head(written.session).coordinates
+        written.insert(5)
+        for statement in prepare:
+            cursor.execute(statement.format(late))
+        cursor.execute(f"XA COMMIT '{late}'")
+        after_late = head(written.session).coordinates
+        written.insert(5)
+    finder, last = Finder(ServerBinlogs(written.session)), head(written.session)
+    places: list[Any] = []
+    at = start
+    while at.coordinates != last.coordinates:
+        at = finder.within_rows(at, last, limit)
+        places.append(at.coordinates)
+    first_end = written.ends[0][0]
+    assert places[:2] == [first_end, after_early], "the rows of XA COMMIT are not known: it is a window of its own"
+    assert after_late in places
