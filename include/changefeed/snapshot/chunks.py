@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +41,7 @@ from changefeed.spark.stages.expected import CompletenessCheck, DecodedCounts
 from changefeed.spark.stages.messages import Failure, PartitionCount, StoredBatch, TaskMessage, counts_from_json
 from changefeed.spark.stages.payload_files import PayloadFile, payload_file
 from changefeed.spark.stages.publish_task import PublishTask
+from changefeed.spark.warm_up import freeze_modules
 
 if TYPE_CHECKING:
     from changefeed.binlog.row_reader import RowReader
@@ -182,7 +182,7 @@ def read_chunks(task: ReadTask, chunks: Sequence[PlannedChunk]) -> Iterator[Stor
     from changefeed.binlog.row_reader import RowReader  # imported here, as only workers need the kernels
     from changefeed.spark.stages.readers import finisher_of
 
-    gc.freeze()  # Spark's worker runs the collector after each task; this excludes all imported objects
+    freeze_modules()
     reader = RowReader(
         task.route,
         _format(task),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 from collections.abc import Iterable
+from functools import cache
 
 OF_TASKS = (
     "changefeed.spark.stages.publish",
@@ -25,5 +26,14 @@ def load(_: Iterable[object] = ()) -> None:
     gc.disable()
     for module in OF_TASKS:
         importlib.import_module(module)
-    gc.freeze()
+    freeze_modules()
     gc.enable()
+
+
+@cache
+def freeze_modules() -> None:
+    """Exclude what is loaded now from the collection that Spark's worker runs after each task, which would scan it.
+
+    Only once in a process: what is excluded is never collected, so each task of a worker would leave some garbage.
+    """
+    gc.freeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.expected import DecodedCounts
 from changefeed.spark.stages.messages import DecodedSlice, Failure, StoredBatch
 from changefeed.spark.stages.payload_files import payload_file
+from changefeed.spark.warm_up import freeze_modules
 
 if TYPE_CHECKING:
     from changefeed.records.encoder import BatchEncoder
@@ -42,7 +42,7 @@ def decode_slices(
         return
     from changefeed.spark.stages.readers import reader_of  # as above
 
-    gc.freeze()  # else the collection after each task would scan all modules
+    freeze_modules()
     reader = reader_of(task)
     encoder = encoder_of(task.pipeline, task.topics)
     with payload_file(task.folder) as file:
