@@ -246,8 +246,8 @@ def test_killed_at_a_stage_of_executors_the_next_run_repeats_nothing(
     feed.environment["SPARK_CONF_DIR"] = str(spark_cluster.conf_folder)
     run_for(feed, "10m")
     feed.write(5)
-    run = hold(feed, spark_cluster, f"{stage}:2")
-    feed.write(5)
+    with writing(feed):
+        run = hold(feed, spark_cluster, f"{stage}:2")
     run.kill()
     run.file.unlink(missing_ok=True)
     run_bounded(feed)
