@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 from faults.conftest import run_for
-from faults.feed import Feed, Run
+from faults.feed import NOTHING_NEW, Feed, Run
 from faults.test_continuous import (
+    check_ended_by_handover,
     checkpoint_window,
     handing_over,
     has_rows,
@@ -110,6 +111,7 @@ def test_an_unpark_goes_between_two_windows_which_publish_the_table_again(contin
     check_unparked(feed, run)
 
 
+@pytest.mark.long
 def test_an_unpark_that_skips_changes_goes_between_two_windows(continuous: Feed) -> None:
     feed = continuous
     run = begin_parked(feed, "before_seal:4")
@@ -173,6 +175,7 @@ def test_a_rename_goes_between_two_windows_and_ends_the_run_in_order(continuous:
     run_renamed(feed, new)
 
 
+@pytest.mark.long
 def test_a_rename_of_an_idle_pipeline_ends_its_run_in_order(continuous: Feed) -> None:
     feed = continuous
     run = begin_published(feed)
@@ -319,3 +322,57 @@ def test_a_sign_of_an_idle_pipeline_ends_its_run_in_order(signing: Feed, before:
     feed.write(1)  # otherwise the run would notice it within a minute
     assert run.result() == 0, run.text()
     check_signed(feed, "NEW")
+
+
+@pytest.mark.parametrize("bound", ["--until", *long("--max-bytes")])
+def test_a_run_in_a_terminal_that_ends_at_a_position_takes_over(handing_over: Feed, bound: str) -> None:
+    """As a run of the DAG with these parameters does."""
+    feed = handing_over
+    older = begin_published(feed, "after_plan:12")
+    write_until_held(feed, older)  # otherwise it publishes before the other run is planned
+    before, begin = set(feed.ids()), feed.mysql.head()
+    feed.write(5)
+    until = feed.mysql.head()
+    feed.write(5)
+    position = {
+        "--until": until,
+        "--max-bytes": str(int(until.partition(":")[2]) - int(begin.partition(":")[2])),
+    }
+    succeed(feed, "run", feed.name, bound, position[bound])
+    older.go_on()
+    check_ended_by_handover(older)
+    seals = connections_of(feed).commit_log().read().seals
+    head = str(seals[max(seals)].window.head)
+    assert head == until or bound == "--max-bytes"
+    assert head != feed.mysql.head()
+    assert checkpoint_window(feed) == max(seals)
+    assert before < set(feed.ids())
+    run_bounded(feed)
+
+
+def test_a_run_in_a_terminal_that_is_bounded_beside_a_busy_one_commits_what_it_seals(handing_over: Feed) -> None:
+    feed = handing_over
+    older = begin_published(feed)
+    with writing(feed):
+        while (bounded := feed.fork_command("", "run", feed.name, "--max-bytes", "1")).result() == NOTHING_NEW:
+            pass
+        assert bounded.result() == 0, bounded.text()
+        check_ended_by_handover(older)
+    seals = connections_of(feed).commit_log().read().seals
+    assert checkpoint_window(feed) == max(seals)
+    assert f"committed window {max(seals)}" in bounded.text()
+    run_bounded(feed)
+
+
+@pytest.mark.long
+def test_an_early_position_of_a_run_in_a_terminal_leaves_the_continuous_run_alone(handing_over: Feed) -> None:
+    feed = handing_over
+    older, start = begin_published(feed), str(feed.settings["start"])
+    with writing(feed):
+        while (refused := feed.fork_command("", "run", feed.name, "--until", start)).result() == NOTHING_NEW:
+            pass
+        assert refused.result() in (0, 1), refused.text()  # 0 if windows were sealed and not committed
+        number = sealed(older)[-1]
+        wait(lambda: sealed(older)[-1] > number + 1, older)
+    older.kill()
+    run_bounded(feed)

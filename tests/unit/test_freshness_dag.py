@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Event
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
 from changefeed.airflow import freshness_dag
+from changefeed.model.connection import AnswerLimits
 from changefeed.model.freshness import Freshness
 from changefeed.operations.lag import UNKNOWN, Position
 from changefeed.operations.status import Status
@@ -26,7 +31,7 @@ def test_pipeline_whose_servers_do_not_answer_is_an_error_and_the_others_are_rea
 ) -> None:
     answered = Event()
 
-    def read(of: Pipeline) -> Position:
+    def read(of: Pipeline, _: object) -> Position:
         if of.name == "silent":
             answered.wait(60)
         return Position(Status(of.name, "current", lag_bytes=0), UNKNOWN)
@@ -39,6 +44,42 @@ def test_pipeline_whose_servers_do_not_answer_is_an_error_and_the_others_are_rea
         answered.set()
     assert [(each.status.pipeline, each.status.state) for each in found] == [("silent", "error"), ("shop", "current")]
     assert "did not answer within 3 s" in (found[0].status.error or "")
+
+
+@contextmanager
+def silent_server() -> Iterator[tuple[int, list[Any]]]:
+    """A port that accepts connections and answers nothing, and the addresses of those that were opened."""
+    opened: list[Any] = []
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            opened.append(self.client_address)
+            while self.request.recv(1024):
+                pass
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1], opened
+        server.shutdown()
+
+
+def test_of_the_pipelines_of_a_dead_kafka_cluster_one_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freshness_dag, "_ANSWER_LIMITS", AnswerLimits(connect_seconds=1, answer_seconds=1))
+    texts = [
+        f"name: p{number}\nsource: {{connection: m}}\nkafka: {{connection: k}}\ncheckpoint: {{store: kafka}}\n"
+        for number in range(20)
+    ]
+    pipelines = [parse_pipeline(text, f"p{number}.yaml") for number, text in enumerate(texts)]
+    with silent_server() as (port, opened):
+        monkeypatch.setenv("AIRFLOW_CONN_K", f"kafka://127.0.0.1:{port}")
+        found = freshness_dag._read_positions(pipelines[:1])
+        of_one = len(opened)
+        found = freshness_dag._read_positions(pipelines)
+        assert len(opened) <= 3 * of_one, "the number of attempts within a second differs"
+    assert [each.status.pipeline for each in found] == [pipeline.name for pipeline in pipelines]
+    (error,) = {each.status.error for each in found}
+    assert f"127.0.0.1:{port}" in (error or "")
 
 
 def test_a_parked_table_is_an_alert_of_a_pipeline_in_time() -> None:

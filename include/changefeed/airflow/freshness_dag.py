@@ -14,17 +14,19 @@ from airflow.sdk import DAG, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
-from changefeed.airflow.connections import task_connections
+from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.ingest_dag import SCHEDULE_START, ingest_dag_id
 from changefeed.airflow.reporting import report_position, table_lines
-from changefeed.airflow.tasks import checkpoint_store_of, fail_fast
+from changefeed.airflow.tasks import fail_fast
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.model.connection import AnswerLimits
 from changefeed.settings.file import load_pipelines, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import FreshnessSettings, load_site
+from changefeed.state.variable_store import VariableCheckpointStore
 
 if TYPE_CHECKING:  # at run time it would load the clients of Kafka and MySQL in each process that parses DAGs
+    from changefeed.airflow.asked_clusters import AskedClusters
     from changefeed.operations.lag import Position
 
 FRESHNESS_DAG_ID = "changefeed_freshness"
@@ -109,12 +111,16 @@ def check_freshness(has_file_times: bool) -> None:
 
 
 def _read_positions(pipelines: Sequence[Pipeline]) -> list[Position]:
-    """The positions of ``pipelines``, read in parallel; an error for each that is not read after `_READ_SECONDS`."""
+    """The positions of ``pipelines``, read in parallel; an error for each that is not read after `_READ_SECONDS`.
+
+    Of the pipelines of a Kafka cluster that does not answer, one asks it, and all have its error.
+    """
+    from changefeed.airflow.asked_clusters import AskedClusters
     from changefeed.operations.lag import UNKNOWN, Position
     from changefeed.operations.status import Status
 
-    threads = ThreadPoolExecutor(_READS_AT_ONCE)
-    reads = [threads.submit(_read_position, pipeline) for pipeline in pipelines]
+    threads, clusters = ThreadPoolExecutor(_READS_AT_ONCE), AskedClusters()
+    reads = [threads.submit(_read_position, pipeline, clusters) for pipeline in pipelines]
     wait(reads, _READ_SECONDS)
     threads.shutdown(wait=False, cancel_futures=True)  # the task's process ends without a server that does not answer
     silent = f"its servers and those before it did not answer within {_READ_SECONDS} s"
@@ -126,14 +132,16 @@ def _read_positions(pipelines: Sequence[Pipeline]) -> list[Position]:
     ]
 
 
-def _read_position(pipeline: Pipeline) -> Position:
+def _read_position(pipeline: Pipeline, clusters: AskedClusters) -> Position:
     """The pipeline's position. Any error is in its status, because it must not stop the check of other pipelines."""
+    from changefeed.airflow.asked_clusters import AskedConnections
     from changefeed.operations.lag import UNKNOWN, Position, position
     from changefeed.operations.status import Status, with_freshness
+    from changefeed.pipeline.checkpoint_store import checkpoint_store
 
     try:
-        connections = replace(task_connections(pipeline), answer_limits=_ANSWER_LIMITS)
-        found = position(connections, checkpoint_store_of(pipeline))
+        connections = AskedConnections(pipeline, airflow_lookup, _ANSWER_LIMITS, clusters)
+        found = position(connections, checkpoint_store(connections, VariableCheckpointStore))
         if load_site().freshness.limits_of(pipeline.alerts).freshness_seconds is None:
             return found  # without Kafka
         return replace(found, status=with_freshness(found.status, connections))

@@ -41,7 +41,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     freezes its windows itself; but a run that ends at a position takes over from a continuous one.
     """
     from changefeed.ingest.cut import cut
-    from changefeed.ingest.handover import Handover
+    from changefeed.ingest.handover import plan_after_takeover
     from changefeed.operations.lag import retention_or_none
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan
@@ -51,10 +51,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     connections = task_connections(pipeline)
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
     planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
-    if pipeline.windows is not None and bounds.stops_at_a_position and not planned.is_empty:
-        fail_fast(lambda: cut(connections, planned, bounds))  # refuses a wrong bound while the other run goes on
-        fail_fast(Handover(connections).take_over)  # else a continuous run would publish what is frozen here
-        planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
+    planned = fail_fast(lambda: plan_after_takeover(connections, planned, bounds, checkpoint_store_of(pipeline)))
     backlog = planned.window
     retention = retention_or_none(connections, planned.start)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)

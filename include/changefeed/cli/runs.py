@@ -24,11 +24,13 @@ from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.run import RunBounds
 
 if TYPE_CHECKING:
+    from changefeed.ingest.checkpoint_mover import CheckpointMover
     from changefeed.ingest.followed_settings import FollowedSettings
     from changefeed.model.checkpoint import CheckpointStore
     from changefeed.model.manifest import Manifest
     from changefeed.pipeline.connections import PipelineConnections
     from changefeed.pipeline.plan import Plan
+    from changefeed.pipeline.planned_run import PlannedRun
 
 
 @app.command()
@@ -70,11 +72,12 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
 
     A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one. With
     the setting `windows` and without a position at which to end, it publishes windows one after another for
-    `windows.run_for`. With
-    `start: snapshot` it then publishes the existing rows, once, and with `snapshot: {new_tables: true}` those of tables
-    that match later; if it is stopped, the next run continues there.
+    `windows.run_for`, and takes over from another such run, also if it ends at a position. With `start: snapshot` it
+    then publishes the existing rows, once, and with `snapshot: {new_tables: true}` those of tables that match later; if
+    it is stopped, the next run continues there.
     """
     from changefeed.ingest.followed_settings import FollowedSettings
+    from changefeed.ingest.handover import plan_after_takeover
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.pipeline.plan import plan as plan_window
     from changefeed.settings.followed_file import FollowedFile
@@ -84,7 +87,7 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     pipeline = load_pipeline(name)
     connections, store = connections_of(pipeline), store_of(pipeline)
     manifests: list[Manifest]
-    planned = plan_window(connections, store)
+    planned = plan_after_takeover(connections, plan_window(connections, store), bounds, store)
     if pipeline.windows is not None and not bounds.stops_at_a_position:
         followed = FollowedSettings(connections, FollowedFile(pipeline))
         manifests = _publish_continuously(followed, store, planned, bounds, is_quiet=as_json)
@@ -115,27 +118,32 @@ def _publish_continuously(
 ) -> list[Manifest]:
     """Publish windows one after another for `windows.run_for`, and commit them; returns their manifests. Prints each,
     unless ``is_quiet``."""
-    from changefeed.ingest.checkpoint_mover import CheckpointMover
     from changefeed.ingest.continuous import ingest_continuously
     from changefeed.ingest.handover import ALONE, Handover
-    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.spark.session import session
 
-    connections = followed.connections
+    handover = ALONE if bounds.max_seconds else Handover(followed.connections, waits=False)
+    with (
+        session(followed.connections.pipeline, "changefeed.ingest.continuous") as spark,
+        _checkpoint_mover(followed, store, is_quiet=is_quiet) as mover,
+    ):
+        for _ in ingest_continuously(spark, followed, planned.expected, bounds.max_seconds, handover=handover):
+            pass  # the mover shows a window when it is committed
+    return mover.committed
+
+
+def _checkpoint_mover(followed: FollowedSettings, store: CheckpointStore, *, is_quiet: bool) -> CheckpointMover:
+    """Commits windows beside the task of another run, which may commit the same ones. Prints each, unless
+    ``is_quiet``."""
+    from changefeed.ingest.checkpoint_mover import CheckpointMover
+    from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 
     def show(committed: Sequence[Manifest]) -> None:
         write_heartbeat(followed.connections, Heartbeat.of_committed(committed[-1]))
         for manifest in () if is_quiet else committed:
             _show(manifest)
 
-    handover = ALONE if bounds.max_seconds else Handover(connections, waits=False)
-    with (
-        session(connections.pipeline, "changefeed.ingest.continuous") as spark,
-        CheckpointMover(connections, store, show) as mover,
-    ):
-        for _ in ingest_continuously(spark, followed, planned.expected, bounds.max_seconds, handover=handover):
-            pass  # the mover shows a window when it is committed
-    return mover.committed
+    return CheckpointMover(followed.connections, store, show)
 
 
 def _publish(
@@ -143,11 +151,24 @@ def _publish(
 ) -> list[Manifest]:
     """The manifests of the windows that the run published and committed. Prints each, unless ``is_quiet``."""
     from changefeed.ingest.cut import cut
+
+    name, frozen = connections.pipeline.name, cut(connections, planned, bounds)
+    publish = _publish_alone if connections.pipeline.windows is None else _publish_after_takeover
+    manifests = publish(connections, store, frozen, bounds, is_quiet=is_quiet)
+    at = manifests[-1].window.head if manifests else planned.window.start
+    if at != planned.window.head and not is_quiet:
+        out.print(f"{name}: the next run continues, up to {planned.window.head}")
+    return manifests
+
+
+def _publish_alone(
+    connections: PipelineConnections, store: CheckpointStore, frozen: PlannedRun, bounds: RunBounds, *, is_quiet: bool
+) -> list[Manifest]:
+    """See `_publish`; each window is committed when it is sealed."""
     from changefeed.ingest.run import run_windows
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
     from changefeed.spark.session import session
 
-    name, frozen = connections.pipeline.name, cut(connections, planned, bounds)
     manifests: list[Manifest] = []
     with session(connections.pipeline, "changefeed.ingest.run") as spark:
         for manifest in run_windows(spark, connections, frozen, store, bounds.max_seconds):
@@ -156,10 +177,27 @@ def _publish(
                 _show(manifest)
     if manifests:
         write_heartbeat(connections, Heartbeat.of_committed(manifests[-1]))
-    at = manifests[-1].window.head if manifests else planned.window.start
-    if at != planned.window.head and not is_quiet:
-        out.print(f"{name}: the next run continues, up to {planned.window.head}")
     return manifests
+
+
+def _publish_after_takeover(
+    connections: PipelineConnections, store: CheckpointStore, frozen: PlannedRun, bounds: RunBounds, *, is_quiet: bool
+) -> list[Manifest]:
+    """See `_publish`; the task of the continuous run, which ends, may commit the windows too."""
+    from changefeed.ingest.commit import commit_sealed
+    from changefeed.ingest.followed_settings import FollowedSettings
+    from changefeed.ingest.run import ingest_windows
+    from changefeed.spark.session import session
+
+    timeout = connections.pipeline.kafka.lease_seconds
+    with (
+        session(connections.pipeline, "changefeed.ingest.run") as spark,
+        _checkpoint_mover(FollowedSettings(connections), store, is_quiet=is_quiet) as mover,
+    ):
+        for _ in ingest_windows(spark, connections, frozen.windows, bounds.max_seconds, claim_timeout_seconds=timeout):
+            pass  # the mover shows a window when it is committed
+    commit_sealed(connections, store)  # the mover only logs its errors
+    return mover.committed
 
 
 def _show(manifest: Manifest) -> None:

@@ -17,11 +17,14 @@ from __future__ import annotations
 import logging
 
 from changefeed.errors import ChangefeedError
+from changefeed.ingest.cut import cut
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import TakeoverRecord
 from changefeed.kafka.lease import Lease
+from changefeed.model.checkpoint import CheckpointStore
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.plan import Plan
+from changefeed.pipeline.plan import Plan, plan
+from changefeed.settings.requests.run import RunBounds
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +106,23 @@ class Handover(NoHandover):
         except ChangefeedError as error:
             _log.warning("whether another run has taken over is not known: %s", error)
         return False
+
+
+def plan_after_takeover(
+    connections: PipelineConnections, planned: Plan, bounds: RunBounds, store: CheckpointStore
+) -> Plan:
+    """The plan of a run that ends at a position, if ``bounds`` have one: it takes over from a continuous run, which
+    would publish what is frozen here, and is planned again; else ``planned``.
+
+    The other run goes on if a bound is refused, or if there are no new changes before it. Raises what `cut`,
+    `Handover.take_over` and `plan` raise.
+    """
+    if connections.pipeline.windows is None or not bounds.stops_at_a_position or planned.is_empty:
+        return planned
+    if cut(connections, planned, bounds).windows == planned.unfinished:
+        return planned
+    Handover(connections).take_over()
+    return plan(connections, store)
 
 
 ALONE = NoHandover()

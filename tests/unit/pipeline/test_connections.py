@@ -82,5 +82,5 @@ def test_silent_server_is_an_error_after_the_connect_timeout() -> None:
         connections = PipelineConnections(
             PIPELINE, uris.__getitem__, AnswerLimits(connect_seconds=1, answer_seconds=3600)
         )
-        with pytest.raises(SourceUnavailableError, match="timed out"):
-            connections.session()
+        with pytest.raises(SourceUnavailableError, match="timed out"), connections.session():
+            pass
