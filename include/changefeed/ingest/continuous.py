@@ -187,6 +187,8 @@ class _Run:
                 yield manifest
                 if self.pace.is_over or self.followed.have_changed():
                     break
+            if expected.coordinates != planned.window.head:
+                self.pace.skip_pause()
         except StaleCheckpointError as error:
             raise ReplacedWindowError(str(error)) from error
         return None

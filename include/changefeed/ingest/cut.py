@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import SettingsError
-from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.window import Window, bytes_between
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import Plan
@@ -23,17 +23,22 @@ from changefeed.source.mysql.binlogs import ServerBinlogs
 
 def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds, *, max_rows: int | None = None) -> PlannedRun:
     """The windows of a run: the unfinished windows as they are, then ``plan``'s new window within ``bounds``, cut if it
-    is larger than the pipeline's `window_bytes`. With ``max_rows`` only one new window, with at most this number of row
-    changes or one transaction; the caller plans again after it.
+    is larger than the pipeline's `window_bytes`.
+
+    With ``max_rows``, which excludes ``bounds``, there is one new window, with at most this number of row changes, or
+    one transaction. The caller plans again after it. After a failover the first window is not limited.
 
     Unfinished windows count against ``bounds``, but are finished even if they exceed them. Raises SchemaError for rows
     of unknown tables (`pipeline.unknown_tables`), SettingsError for an ``until`` that is before the checkpoint, after
     the head or not a commit boundary.
     """
     check_plan(connections.pipeline, plan.history, plan.start)
-    new = [] if plan.window.is_empty else _cut_new_windows(connections, plan, bounds)
-    if new and max_rows is not None and new[0].failover is None:
-        new = [_limit_rows(connections, new[0], max_rows)]
+    new: list[Window] = []
+    if not plan.window.is_empty:
+        if max_rows is None or plan.window.failover is not None:
+            new = _cut_new_windows(connections, plan, bounds)
+        else:
+            new = _cut_by_rows(connections, plan, max_rows)
     return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 
 
@@ -74,11 +79,28 @@ def _cut_new_windows(connections: PipelineConnections, plan: Plan, bounds: RunBo
     return windows
 
 
-def _limit_rows(connections: PipelineConnections, window: Window, max_rows: int) -> Window:
-    start, head = ResumePoint(window.start, window.start_gtids), ResumePoint(window.head, window.head_gtids)
-    with connections.session_on(window.server_uuid) as session:
-        end = Finder(ServerBinlogs(session)).within_rows(start, head, max_rows)
-    return replace(window, head=end.coordinates, head_gtids=end.gtids)
+def _cut_by_rows(connections: PipelineConnections, plan: Plan, max_rows: int) -> list[Window]:
+    planned = plan.window
+    start, head = ResumePoint(planned.start, planned.start_gtids), ResumePoint(planned.head, planned.head_gtids)
+    with connections.session_on(planned.server_uuid) as session:
+        finder = Finder(ServerBinlogs(session))
+        if plan.window_bytes > connections.pipeline.window_bytes:
+            head = _first_pack(finder, start, head, connections.pipeline.window_bytes)
+        end = finder.within_rows(start, head, max_rows)
+    return [replace(planned, head=end.coordinates, head_gtids=end.gtids)]
+
+
+def _first_pack(finder: Finder, start: ResumePoint, head: ResumePoint, window_bytes: int) -> ResumePoint:
+    """The first end of `_pack_files`; reads the begin of one file only."""
+    files = list(finder.binlogs.files())
+    name = ""
+    for file in files:
+        end = BinlogCoordinates(file.name, FIRST_POSITION)
+        if start.coordinates < end < head.coordinates:
+            if name and bytes_between(files, start.coordinates, end) > window_bytes:
+                break
+            name = file.name
+    return finder.begin_of(name) if name else head
 
 
 def _find_bound(finder: Finder, until: BinlogCoordinates, start: ResumePoint, head: ResumePoint) -> ResumePoint:

@@ -93,6 +93,10 @@ class Pace:
         """Go on with another pace; ``run_seconds`` count from the run's begin."""
         self.every_seconds, self.run_seconds = every_seconds, run_seconds
 
+    def skip_pause(self) -> None:
+        """The next window may begin at once, as changes are left."""
+        self._last = -math.inf
+
     def end(self) -> None:
         """Begin no further window."""
         self._has_ended = True
@@ -108,7 +112,7 @@ class Pace:
             self._failing_since = time.monotonic()
         pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
         self._failures += 1
-        self._last = -math.inf  # the pause decides, not `every`
+        self.skip_pause()  # the pause after the error decides, not `every`
         if isinstance(error, _ENDS_RUN):
             raise error
         if not isinstance(error, PipelineBusyError | ReplacedWindowError):

@@ -195,10 +195,11 @@ const changedLine = ({ kind, text, count }) => {
 function agrees(name, before, after) {
   const changes = changesOf(before, after);
   const count = (kind) => changes.filter((one) => one.kind === kind).length;
+  const isContinuous = /^windows:/m.test(before);
   return new Promise((done) => {
     const save = el("button", { class: "primary", onclick: () => box.close("save") }, "Save");
     const box = dialog(`Save ${name}?`,
-      el("p", {}, `Lines: ${count("added")} added, ${count("removed")} removed. The next run uses the new settings.`),
+      el("p", {}, `Lines: ${count("added")} added, ${count("removed")} removed. The next run uses the new settings${isContinuous ? ", and a run in progress from its next window on" : ""}.`),
       el("div", { class: "scroll diff", tabindex: "0", role: "region", "aria-label": "Changed lines" }, el("pre", {}, shortened(changes).map(changedLine))),
       el("div", { class: "row" }, save, el("button", { onclick: () => box.close() }, "Back")));
     save.focus();

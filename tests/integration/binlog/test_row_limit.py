@@ -19,6 +19,8 @@ from changefeed.source.mysql.source import head
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
+pytestmark = pytest.mark.extended
+
 
 @dataclass
 class Written:
@@ -109,6 +111,44 @@ def test_rows_of_compressed_transactions_count(written: Written, limit: int) -> 
     check(written.windows(limit), written, limit)
 
 
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL", "NOBLOB"])
+def test_rows_of_all_kinds_of_columns_count(written: Written, image: str) -> None:
+    """The server counts the rows of each statement."""
+    is_mariadb = isinstance(written.server, MariadbServer)
+    written.server.execute(
+        "CREATE TABLE kinds (id INT AUTO_INCREMENT PRIMARY KEY, a TINYINT, b BIGINT UNSIGNED, c DECIMAL(30, 9), "
+        "d FLOAT, e DOUBLE, f CHAR(9), g VARCHAR(300), h TEXT, i LONGBLOB, j JSON, k BIT(11), l ENUM('a', 'b'), "
+        "m SET('a', 'b'), n DATE, o TIME(3), p DATETIME(6), q TIMESTAMP(2) NULL, r YEAR, s POINT, t BINARY(5), u JSON)",
+        database=written.database,
+    )
+    values = (
+        "(1, 2, 3.5, 4, 5, 'f', REPEAT('g', 299), REPEAT('h', 999), REPEAT('i', 2000), "
+        """'{"a": 1, "b": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}', 7, 'a', 'b', '2020-01-01', '01:02:03.4', """
+        "'2020-01-01 01:02:03.4', '2020-01-01 01:02:03.4', 2020, POINT(1, 2), 't', '[1]')"
+    )
+    nulls = "(" + ", ".join(["NULL"] * 21) + ")"
+    insert = "INSERT INTO kinds (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u) VALUES "
+    with written.server.connect(database=written.database) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION binlog_row_image = {image}")
+        if not is_mariadb:
+            cursor.execute("SET SESSION binlog_row_value_options = PARTIAL_JSON")
+        for statement in (
+            insert + ", ".join([values, nulls] * 40),
+            insert + ", ".join([nulls] * 11),
+            "UPDATE kinds SET j = JSON_SET(j, '$.b', 'y') WHERE j IS NOT NULL AND id % 4 = 1",
+            "UPDATE kinds SET j = JSON_SET(j, '$.b', 'zz'), u = '[2, 3]', a = 9 WHERE j IS NOT NULL",
+            "UPDATE kinds SET i = REPEAT('n', 500), h = NULL WHERE id % 3 = 1",
+            "UPDATE kinds SET a = 5",
+            "DELETE FROM kinds WHERE id % 7 = 1",
+            "DELETE FROM kinds",
+        ):
+            rows = cursor.execute(statement)
+            assert rows
+            written.ends.append((head(written.session).coordinates, rows))
+    for limit in (1, 50, 91, 150, 400):
+        check(written.windows(limit), written, limit)
+
+
 def test_many_small_transactions_are_counted(written: Written) -> None:
     with (
         written.server.connect(database=written.database, autocommit=True) as connection,
@@ -122,7 +162,9 @@ def test_many_small_transactions_are_counted(written: Written) -> None:
         began = time.monotonic()
         end = finder.within_rows(written.start, last, limit)
         print(f"{time.monotonic() - began:.3f} s for a limit of {limit:,} rows")
+    began = time.monotonic()
     again = finder.within_rows(end, last, 1500)
+    print(f"{time.monotonic() - began:.3f} s for a small window")
     assert written.start.coordinates < end.coordinates < again.coordinates == last.coordinates
 
 

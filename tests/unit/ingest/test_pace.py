@@ -83,6 +83,14 @@ def test_pauses_after_errors_double_up_to_a_limit_and_begin_anew_after_a_success
     assert clock.slept[-1] == 1
 
 
+def test_changes_that_are_left_do_not_wait_for_the_next_window(clock: Clock) -> None:
+    pace = Pace(600.0, 3600.0)
+    pace.begin()
+    pace.skip_pause()
+    assert pace.begin()
+    assert clock.slept == []
+
+
 def test_an_error_ends_the_run_if_no_time_is_left_for_another_attempt(clock: Clock) -> None:
     pace = Pace(0.0, 5.0)
     pace.fail(ERROR)

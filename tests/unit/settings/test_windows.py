@@ -35,6 +35,7 @@ def test_any_other_text_is_refused_with_an_example(text: str) -> None:
         ("{run_for: 9s}", "10s to 1h"),
         ("{run_for: 61m}", "10s to 1h"),
         ("{max_seconds: 1}", "max_seconds"),
+        ("{max_rows: 0}", "max_rows"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(windows: str, reason: str) -> None:

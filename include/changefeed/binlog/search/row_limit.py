@@ -22,8 +22,8 @@ Chunks = Callable[[int], Iterable[bytes]]
 class RowCounter(Scan):
     """Counts the rows of a range, of all tables, from its start up to commit boundaries.
 
-    A statement counts as a row. The rows of a prepared XA transaction count in its XA PREPARE, and again in its XA
-    COMMIT, whose window publishes them. ``prepared`` has the rows of earlier prepared transactions, by xid.
+    The rows of a prepared XA transaction count in its XA PREPARE, and again in its XA COMMIT, whose window publishes
+    them. ``prepared`` has the rows of earlier prepared transactions, by xid.
     """
 
     def __init__(self, chunks: Iterable[bytes], slice: Slice, prepared: dict[str, int]) -> None:
@@ -74,8 +74,6 @@ class RowCounter(Scan):
 
     def _take_statement(self, query: Query) -> None:
         match query.step:
-            case None:
-                self._of_earlier_maps += 1
             case TransactionStep.XA_START:
                 self._begun = (xid_of(query.sql), self.rows_before)
             case TransactionStep.XA_END if self._begun is not None:
