@@ -73,6 +73,15 @@ def test_rows_of_other_tables_count_too(feed: Feed) -> None:
 
 
 @pytest.mark.extended
+def test_a_window_has_at_most_window_bytes_too(feed: Feed) -> None:
+    feed.settings["window_bytes"] = 1  # a file each
+    for rows in ([100] * 3, [100] * 12, [100]):
+        write(feed, rows)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    assert [manifest.row_count for manifest in publish(feed)] == [300, 1000, 200, 100]
+
+
+@pytest.mark.extended
 def test_rows_of_compressed_transactions_count(feed: Feed) -> None:
     write(feed, [100] * 30, COMPRESSED)
     write(feed, [3000], COMPRESSED)
