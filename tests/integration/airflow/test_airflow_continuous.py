@@ -97,7 +97,8 @@ def test_runs_take_over_from_one_another_and_all_succeed(airflow_site: Site) -> 
         with site.client() as client:
             client.patch(f"/api/v2/dags/{ingest}", json={"is_paused": False})
         wait_until(lambda: not {*states(site, name)} - {*ended(site, name)}, "the cancelled runs have ended", 120)
-        assert site.run(ingest)[""] == "success"
+        tasks = site.run(ingest)
+        assert tasks[""] == "success", [tasks, *(site.log(ingest, task)[-3000:] for task in tasks if task)]
         records = committed(site.kafka.bootstrap, f"{name}.t")
         ((rows,),) = site.mysql.execute(f"SELECT COUNT(*) FROM {name}.t")
         first_row = min(json.loads(record.key)["id"] for record in records)
