@@ -180,7 +180,7 @@ def test_a_shorter_pause_counts_at_once(following: Following) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("change", ["windows", "spark", "kafka"])
+@pytest.mark.parametrize("change", ["windows", "kafka"])
 def test_a_change_that_only_another_run_can_apply_ends_the_run(following: Following, change: str) -> None:
     feed = following.feed
     with following.inserting():
@@ -188,9 +188,6 @@ def test_a_change_that_only_another_run_can_apply_ends_the_run(following: Follow
         match change:
             case "windows":
                 del feed.settings["windows"]
-                feed.configure()
-            case "spark":
-                feed.settings["spark"] = {"master": "local[1]"}
                 feed.configure()
             case "kafka":
                 feed.connections["KAFKA_OTHER"] = f"kafka://127.0.0.1:{feed.kafka.port}"
@@ -202,6 +199,16 @@ def test_a_change_that_only_another_run_can_apply_ends_the_run(following: Follow
     feed.configure(**({"connection": "kafka_other"} if change == "kafka" else {}))
     feed.run_until_current()
     following.check_all_once()
+
+
+@pytest.mark.extended
+def test_a_run_goes_on_with_its_spark_and_the_rest_of_the_new_settings(following: Following) -> None:
+    with following.inserting():
+        columns = {"exclude": [f"{following.feed.name}.journal.text"]}
+        following.change(spark={"master": "local[1]"}, columns=columns)
+        following.wait(lambda: "text" not in following.rows()[-1])
+    following.check_all_once()
+    assert following.run.text().count("(`spark`): this counts from the next run on") == 1
 
 
 @pytest.mark.extended
