@@ -18,6 +18,7 @@ import pytest
 from faults.feed import Feed, Run
 from faults.proxy import Proxy
 from faults.test_continuous import checkpoint_window, sealed, wait
+from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, records_of, topics_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -226,6 +227,18 @@ def test_a_run_without_what_the_new_settings_name_ends(following: Following) -> 
     feed.run_until_current()
     following.check_all_once()
     assert [row["text"] == "x" for row in following.rows()] == [True, False, False]
+
+
+@pytest.mark.extended
+def test_a_change_need_not_wait_until_another_process_gives_the_lease_back(following: Following) -> None:
+    feed = following.feed
+    with connections_of(feed).lease(feed.name, timeout_seconds=60):
+        following.insert()
+        following.wait(lambda: "the run tries again" in following.run.text())
+        following.change(columns={"exclude": [f"{feed.name}.journal.text"]})
+        assert following.ids() == [1]
+    following.check_all_once()
+    assert ["text" in row for row in following.rows()] == [True, False]
 
 
 @pytest.mark.extended
