@@ -236,7 +236,6 @@ def cut_all(written: Written, start: ResumePoint, limit: int, known: PreparedRow
     return ends
 
 
-@pytest.mark.parametrize("written", ["mysql"], indirect=True)
 def test_the_rows_of_xa_transactions_are_known_in_later_windows(written: Written) -> None:
     with overlapping(written, 40):
         start = head(written.session)
@@ -248,7 +247,6 @@ def test_the_rows_of_xa_transactions_are_known_in_later_windows(written: Written
     assert len(cut_all(written, start, 5 * XA_ROWS, None)) > len(ends) + 5, "else each unknown one has its own window"
 
 
-@pytest.mark.parametrize("written", ["mysql"], indirect=True)
 @pytest.mark.parametrize("limit", [1, 4 * XA_ROWS])
 def test_an_xa_transaction_larger_than_the_limit_is_known_later(written: Written, limit: int) -> None:
     start = head(written.session)
@@ -260,7 +258,6 @@ def test_an_xa_transaction_larger_than_the_limit_is_known_later(written: Written
     assert known.rows == {}
 
 
-@pytest.mark.parametrize("written", ["mysql"], indirect=True)
 def test_what_was_prepared_is_forgotten_at_another_position(written: Written) -> None:
     start = head(written.session)
     with overlapping(written, 2):

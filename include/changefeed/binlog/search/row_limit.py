@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, EventType
-from changefeed.binlog.events.query_event import Query, TransactionStep, xid_of
+from changefeed.binlog.events.query_event import Query, TransactionStep, xid_of, xid_of_gtid
 from changefeed.binlog.kernel import hop
 from changefeed.binlog.kernel.row_counts import COUNTS
 from changefeed.binlog.search.file_ranges import FileRange, file_ranges
@@ -71,6 +71,8 @@ class RowCounter(Scan):
         if kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
             body = event[HEADER_SIZE : len(event) - self.walk.checksum_size]
             self._take_statement(Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED))
+        elif kind == EventType.MARIADB_GTID:  # of an XA transaction, which has no XA START
+            self._begun = xid_of_gtid(event[HEADER_SIZE:]), self.rows_before
         super()._look(event)
 
     def _take_statement(self, query: Query) -> None:
