@@ -18,6 +18,7 @@ import pytest
 from faults.feed import Feed, Run
 from faults.proxy import Proxy
 from faults.test_continuous import checkpoint_window, sealed, wait
+from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, records_of, topics_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -180,7 +181,7 @@ def test_a_shorter_pause_counts_at_once(following: Following) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("change", ["windows", "spark", "kafka"])
+@pytest.mark.parametrize("change", ["windows", "kafka"])
 def test_a_change_that_only_another_run_can_apply_ends_the_run(following: Following, change: str) -> None:
     feed = following.feed
     with following.inserting():
@@ -188,9 +189,6 @@ def test_a_change_that_only_another_run_can_apply_ends_the_run(following: Follow
         match change:
             case "windows":
                 del feed.settings["windows"]
-                feed.configure()
-            case "spark":
-                feed.settings["spark"] = {"master": "local[1]"}
                 feed.configure()
             case "kafka":
                 feed.connections["KAFKA_OTHER"] = f"kafka://127.0.0.1:{feed.kafka.port}"
@@ -202,6 +200,16 @@ def test_a_change_that_only_another_run_can_apply_ends_the_run(following: Follow
     feed.configure(**({"connection": "kafka_other"} if change == "kafka" else {}))
     feed.run_until_current()
     following.check_all_once()
+
+
+@pytest.mark.extended
+def test_a_run_goes_on_with_its_spark_and_the_rest_of_the_new_settings(following: Following) -> None:
+    with following.inserting():
+        columns = {"exclude": [f"{following.feed.name}.journal.text"]}
+        following.change(spark={"master": "local[1]"}, columns=columns)
+        following.wait(lambda: "text" not in following.rows()[-1])
+    following.check_all_once()
+    assert following.run.text().count("(`spark`): this counts from the next run on") == 1
 
 
 @pytest.mark.extended
@@ -219,6 +227,18 @@ def test_a_run_without_what_the_new_settings_name_ends(following: Following) -> 
     feed.run_until_current()
     following.check_all_once()
     assert [row["text"] == "x" for row in following.rows()] == [True, False, False]
+
+
+@pytest.mark.extended
+def test_a_change_need_not_wait_until_another_process_gives_the_lease_back(following: Following) -> None:
+    feed = following.feed
+    with connections_of(feed).lease(feed.name, timeout_seconds=60):
+        following.insert()
+        following.wait(lambda: "the run tries again" in following.run.text())
+        following.change(columns={"exclude": [f"{feed.name}.journal.text"]})
+        assert following.ids() == [1]
+    following.check_all_once()
+    assert ["text" in row for row in following.rows()] == [True, False]
 
 
 @pytest.mark.extended

@@ -105,3 +105,27 @@ def test_a_bulk_on_mariadb(mariadb_feed: Feed, is_compressed: bool) -> None:
     manifests = publish(feed)
     check(manifests, large=(3000,))
     assert [manifest.row_count for manifest in manifests] == [1000, 1000, 1000, 3000, 600, 600]
+
+
+@pytest.mark.extended
+def test_overlapping_xa_transactions_share_windows(feed: Feed) -> None:
+    """Each is committed after the next one is prepared, so that one is prepared at the end of each window."""
+    values = ", ".join(["(NULL)"] * 100)
+    with (
+        feed.mysql.connect(database=feed.name) as odd,
+        feed.mysql.connect(database=feed.name) as even,
+        odd.cursor() as first,
+        even.cursor() as second,
+    ):
+        cursors, last = (first, second), 30
+        for number in range(last + 1):
+            xid, before = (f"'{feed.name}-{each}'" for each in (number, number - 1))
+            if number < last:
+                insert = f"INSERT INTO journal (text) VALUES {values}"
+                for sql in (f"XA START {xid}", insert, f"XA END {xid}", f"XA PREPARE {xid}"):
+                    cursors[number % 2].execute(sql)
+            if number:
+                cursors[(number - 1) % 2].execute(f"XA COMMIT {before}")
+    counts = [manifest.row_count for manifest in publish(feed)]
+    assert sum(counts) == 3000
+    assert len(counts) <= 3000 * 2 // MOST + 2, "rows count in XA PREPARE and in XA COMMIT"

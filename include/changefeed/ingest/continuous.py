@@ -13,9 +13,11 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 
+from changefeed.binlog.search.prepared_rows import PreparedRows
 from changefeed.errors import (
     BinlogGoneError,
     ChangefeedError,
+    PipelineBusyError,
     RenamedError,
     RetryableError,
     SourceUnavailableError,
@@ -98,6 +100,10 @@ class _Run:
     lease: KeptLease
     is_behind: bool = field(default=True, init=False)
     """Whether windows may be sealed after the checkpoint."""
+    prepared: PreparedRows = field(default_factory=PreparedRows, init=False)
+    """The XA transactions that are prepared at the end of the last window, with `max_rows`."""
+    is_unfinished: bool = field(default=False, init=False)
+    """Whether a window of this run may be begun, and is not sealed: it is finished with the settings that it has."""
 
     @property
     def connections(self) -> PipelineConnections:
@@ -142,8 +148,8 @@ class _Run:
 
     def _follow_settings(self) -> None:
         """Apply the settings of the file if they have changed, or end the run."""
-        if self.pace.is_failing or not self.followed.have_changed():
-            return  # a window that failed is finished as it was begun
+        if self.is_unfinished or not self.followed.have_changed():
+            return
         self.lease.close()
         windows = self.connections.pipeline.windows if self.followed.apply() else None
         if windows is None:
@@ -174,12 +180,14 @@ class _Run:
             if planned.unfinished and commit_sealed(self.connections, self.store):  # sealed by another run meanwhile
                 planned = self._plan()
             if planned.is_empty:
+                self.is_unfinished = False
                 write_heartbeat(self.connections, Heartbeat.of_idle(planned))
                 return planned.window.head
             expected = planned.expected
             settings = self.connections.pipeline.windows
             max_rows = settings.max_rows if settings is not None else None
-            for window in cut(self.connections, planned, RunBounds(), max_rows=max_rows).windows:
+            frozen = cut(self.connections, planned, RunBounds(), max_rows=max_rows, prepared=self.prepared)
+            for window in frozen.windows:
                 manifest = self._ingest(window)
                 after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
                 self.store.advance(expected, after)
@@ -196,13 +204,19 @@ class _Run:
     def _ingest(self, window: Window) -> Manifest:
         """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan,
         HandedOverError if another run has taken over."""
+        was_unfinished, self.is_unfinished = self.is_unfinished, True
         try:
-            return ingest(self.spark, self.connections, window, check=self.handover.check, kept_lease=self.lease)
+            manifest = ingest(self.spark, self.connections, window, check=self.handover.check, kept_lease=self.lease)
+        except (PipelineBusyError, StaleCheckpointError):  # this attempt has begun nothing
+            self.is_unfinished = was_unfinished
+            raise
         except BinlogGoneError as error:
             with self.connections.session() as session:
                 if source.server_uuid(session) == window.server_uuid:
                     raise
             raise ReplacedWindowError(str(error)) from error
+        self.is_unfinished = False
+        return manifest
 
     def _wait_for_changes(self, known: BinlogCoordinates) -> None:
         """Return when the source's binlog does not end at ``known`` any more, the settings have changed, the run is

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
+from changefeed.binlog.search.prepared_rows import PreparedRows
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.window import Window, bytes_between
@@ -21,12 +22,20 @@ from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql.binlogs import ServerBinlogs
 
 
-def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds, *, max_rows: int | None = None) -> PlannedRun:
+def cut(
+    connections: PipelineConnections,
+    plan: Plan,
+    bounds: RunBounds,
+    *,
+    max_rows: int | None = None,
+    prepared: PreparedRows | None = None,
+) -> PlannedRun:
     """The windows of a run: the unfinished windows as they are, then ``plan``'s new window within ``bounds``, cut if it
     is larger than the pipeline's `window_bytes`.
 
     With ``max_rows``, which excludes ``bounds``, there is one new window, with at most this number of row changes, or
-    one transaction. The caller plans again after it. After a failover the first window is not limited.
+    one transaction. The caller plans again after it, with the same ``prepared``. After a failover the first window is
+    not limited.
 
     Unfinished windows count against ``bounds``, but are finished even if they exceed them. Raises SchemaError for rows
     of unknown tables (`pipeline.unknown_tables`), SettingsError for an ``until`` that is before the checkpoint, after
@@ -38,7 +47,7 @@ def cut(connections: PipelineConnections, plan: Plan, bounds: RunBounds, *, max_
         if max_rows is None or plan.window.failover is not None:
             new = _cut_new_windows(connections, plan, bounds)
         else:
-            new = _cut_by_rows(connections, plan, max_rows)
+            new = _cut_by_rows(connections, plan, max_rows, prepared or PreparedRows())
     return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 
 
@@ -79,14 +88,16 @@ def _cut_new_windows(connections: PipelineConnections, plan: Plan, bounds: RunBo
     return windows
 
 
-def _cut_by_rows(connections: PipelineConnections, plan: Plan, max_rows: int) -> list[Window]:
+def _cut_by_rows(connections: PipelineConnections, plan: Plan, max_rows: int, prepared: PreparedRows) -> list[Window]:
     planned = plan.window
     start, head = ResumePoint(planned.start, planned.start_gtids), ResumePoint(planned.head, planned.head_gtids)
     with connections.session_on(planned.server_uuid) as session:
         finder = Finder(ServerBinlogs(session))
         if plan.window_bytes > connections.pipeline.window_bytes:
             head = _first_pack(finder, start, head, connections.pipeline.window_bytes)
-        end = finder.within_rows(start, head, max_rows)
+        prepared.begin(planned.server_uuid, start.coordinates)
+        end = finder.within_rows(start, head, max_rows, prepared)
+        prepared.end(planned.server_uuid, end.coordinates)
     return [replace(planned, head=end.coordinates, head_gtids=end.gtids)]
 
 

@@ -16,11 +16,14 @@ _OF_A_PROCESS = ("spark", "checkpoint", "commit_log")
 
 
 class FollowedSettings:
-    """The pipeline with its connections, as its file has it. Without a ``file`` they stay as they are."""
+    """The pipeline with its connections, as its file has it, except for settings of the process. Without a ``file``
+    they stay as they are."""
 
     def __init__(self, connections: PipelineConnections, file: FollowedFile | None = None) -> None:
         self.connections = connections
         self._file = file
+        self._seen = connections.pipeline
+        """The file's last settings; the run may use others, which it keeps."""
         self._new: Pipeline | None = None
 
     def have_changed(self) -> bool:
@@ -37,34 +40,38 @@ class FollowedSettings:
         if not self.have_changed() or self._new is None:
             return True
         old, new, self._new = self.connections, self._new, None
-        changed = changed_settings(old.pipeline, new)
-        names, file = ", ".join(f"`{name}`" for name in changed), new.display_file
-        if why := _find_end(old.pipeline, new):
-            _log.warning("%s was changed (%s): %s. This run ends, and the next run has the changes", file, names, why)
-            return False
-        connections = PipelineConnections(new, old.lookup, old.answer_limits)
-        try:
-            _ = (connections.kafka, connections.registry, connections.column_rules, connections.transform_calls)
-        except SettingsError as error:  # the job of the next run gets what the new settings name
+        changed, self._seen = changed_settings(self._seen, new), new
+        kept = {name: getattr(old.pipeline, name) for name in _OF_A_PROCESS}
+        connections = PipelineConnections(new.model_copy(update=kept), old.lookup, old.answer_limits)
+        if why := _find_end(old, connections):
             _log.warning(
-                "%s was changed (%s), and this run does not have what it names: %s. This run ends, and the next run "
-                "looks it up again",
-                *(file, names, error),
+                "%s was changed (%s): %s. This run ends, and the next run has the changes: trigger the DAG, or begin "
+                "another run, to go on at once",
+                *(new.display_file, _quote(changed), why),
             )
             return False
         self.connections = connections
-        if changed:
-            _log.info("%s was changed (%s): the next window has the new settings", file, names)
+        if later := [name for name in changed if name in kept]:
+            _log.warning("%s was changed (%s): this counts from the next run on", new.display_file, _quote(later))
+        if now := [name for name in changed if name not in kept]:
+            _log.info("%s was changed (%s): the next window has the new settings", new.display_file, _quote(now))
         return True
 
 
-def _find_end(old: Pipeline, new: Pipeline) -> str:
+def _find_end(old: PipelineConnections, new: PipelineConnections) -> str:
     """Why only another run can have the ``new`` settings; '' if this one can."""
-    if new.windows is None:
+    if new.pipeline.windows is None:
         return "without `windows` a run publishes what it finds, and ends"
-    kept = [name for name in _OF_A_PROCESS if getattr(old, name) != getattr(new, name)]
-    if old.source.connection != new.source.connection:
-        kept.append("source.connection")
-    if old.kafka.connection != new.kafka.connection:
-        kept.append("kafka.connection")
-    return f"a run keeps its {', '.join(f'`{name}`' for name in kept)}" if kept else ""
+    if old.pipeline.source.connection != new.pipeline.source.connection:
+        return "a run keeps its `source.connection`"
+    if old.pipeline.kafka.connection != new.pipeline.kafka.connection:
+        return "a run keeps its `kafka.connection`"
+    try:
+        _ = (new.kafka, new.registry, new.column_rules, new.transform_calls)
+    except SettingsError as error:  # the job of the next run gets what the new settings name
+        return f"this run does not have what it names: {error}"
+    return ""
+
+
+def _quote(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 MOST_PAUSE_SECONDS = 30.0
 """The longest pause after an error that may pass."""
+MOST_BUSY_SECONDS = 2.0
+"""The longest pause while another run is in progress, or after one moved the pipeline."""
 MOST_FAILING_SECONDS = 300.0
 """How long a run tries again after errors in sequence. Then it fails, which alerts, and Airflow's retry has a new
 process and a new Spark session."""
@@ -74,11 +76,6 @@ class Pace:
         """The time until the next window may begin."""
         return max(0.0, self._last + self.every_seconds - time.monotonic())
 
-    @property
-    def is_failing(self) -> bool:
-        """Whether the last window, or the last plan, ended with an error."""
-        return self._failures > 0
-
     def begin(self, follow: Callable[[], None] = lambda: None) -> bool:
         """Wait until the next window may begin; return whether the run is not over then. Meanwhile ``follow`` is called
         every second, and at the end; it may change the pace."""
@@ -110,12 +107,15 @@ class Pace:
         attempt in this process would not help. That another run is in progress is no failure."""
         if not self._failures:
             self._failing_since = time.monotonic()
-        pause = min(2.0 ** min(self._failures, 10), MOST_PAUSE_SECONDS)
+        is_waiting = isinstance(error, PipelineBusyError | ReplacedWindowError)
+        pause = min(2.0 ** min(self._failures, 10), MOST_BUSY_SECONDS if is_waiting else MOST_PAUSE_SECONDS)
         self._failures += 1
         self.skip_pause()  # the pause after the error decides, not `every`
         if isinstance(error, _ENDS_RUN):
             raise error
-        if not isinstance(error, PipelineBusyError | ReplacedWindowError):
+        if is_waiting:
+            self._failing_since = time.monotonic() + pause
+        else:
             failing_seconds = time.monotonic() + pause - self._failing_since
             if pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
                 raise error

@@ -3,82 +3,100 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from changefeed.errors import SettingsError
-from changefeed.settings.file import find_files, load_pipeline, pipelines_folder
+from changefeed.settings.file import load_pipeline, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.transform_source import transforms_folder
 
 _log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 1.0
-"""A file is read this long after it was last written: a part of it may be valid YAML too, without its masks."""
+"""Files are read when they are the same for so long: a part of a YAML may be valid too, without its masks."""
+RETRY_SECONDS = 5.0
+"""After an error the files are read this often, as its cause may be in a file that the current settings do not name."""
 
 _Stat = tuple[int, int, int, int]
+_Stats = dict[Path, _Stat | None]
 
 
 class FollowedFile:
     """The YAML of a pipeline and the functions that it names. To look whether they changed costs some `stat`.
 
-    The files are those of `load_pipeline`: another file of the folder may become that of the pipeline.
+    The files are those of `load_pipeline`: another file of the folder may become that of the pipeline. Only this
+    machine's clock counts, as the files may have times of a file server.
     """
 
-    def __init__(self, pipeline: Pipeline, settle_seconds: float = SETTLE_SECONDS) -> None:
+    def __init__(
+        self, pipeline: Pipeline, settle_seconds: float = SETTLE_SECONDS, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
         self._pipeline = pipeline
-        self._settle_seconds = settle_seconds
+        """The settings in use."""
+        self._settle_seconds, self._retry_seconds = settle_seconds, retry_seconds
         self._folder = pipelines_folder()
-        self._path = self._folder / pipeline.display_file
-        self._read: list[_Stat | None] = []
+        self._paths = self._find_paths(pipeline)
+        self._found = self._stats()
+        """The files at the last look."""
+        self._looked = self._found_since = time.monotonic()
+        self._read: _Stats = {}
         """The files as they were when they were read."""
-        self._unsettled: list[_Stat | None] = []
-        self._unsettled_since = 0.0
+        self._read_again = math.inf
+        """When they are read again though they are the same."""
         self._reported = ""
         """The last error that was logged, until the files are valid again."""
 
     def read_changed(self) -> Pipeline | None:
-        """The new settings; None if they are the same, or cannot be used, or were written less than a second ago.
+        """The new settings; None if they are the same, cannot be used, or may not be complete yet.
 
-        Files that cannot be used are logged, once for each error.
+        A caller that seldom looks waits for a second after a change. Files that cannot be used are logged, once for
+        each error.
         """
-        paths = list(self._paths())
-        found = list(map(_stat, paths))
-        if found == self._read or not self._is_settled(found):
+        if not self._are_settled() or (self._found == self._read and time.monotonic() < self._read_again):
             return None
         try:
-            (self._path, *_) = find_files(self._pipeline.name, self._folder) or (self._path,)
             new = load_pipeline(self._pipeline.name, self._folder)
-        except SettingsError as error:
-            if found == list(map(_stat, paths)):
-                self._read = found
+        except (SettingsError, OSError) as error:  # OSError: a file was deleted while the folder was read
+            if self._stats() == self._found:
+                self._read, self._read_again = self._found, time.monotonic() + self._retry_seconds
                 self._report(str(error))
             return None
-        if found != list(map(_stat, paths)):  # it was written meanwhile
+        if self._stats() != self._found:  # it was written meanwhile
             return None
-        self._reported = ""
-        changed = changed_settings(self._pipeline, new)
-        self._pipeline = new
-        if list(self._paths()) == paths:  # else the next call reads the files that the new settings name
-            self._read = found
-        return new if changed else None
+        if (paths := self._find_paths(new)) != self._paths:  # nobody has looked yet whether they are complete
+            self._paths = paths
+            return None
+        self._read, self._read_again, self._reported = self._found, math.inf, ""
+        old, self._pipeline = self._pipeline, new
+        return new if changed_settings(old, new) else None
 
-    def _paths(self) -> Iterator[Path]:
-        yield self._folder  # changes with its list of files
-        yield self._path
-        for transform in self._pipeline.transforms:
-            if not transform.source.is_supplied:
-                yield from (transforms_folder() / f"{name}.py" for name in sorted(transform.source.modules))
+    def _find_paths(self, pipeline: Pipeline) -> set[Path]:
+        """The folder, which changes with its list of files, the YAML and the functions."""
+        sources = [transform.source for transform in pipeline.transforms if not transform.source.is_supplied]
+        modules = {transforms_folder() / f"{name}.py" for source in sources for name in source.modules}
+        return {self._folder, self._folder / pipeline.display_file, *modules}
 
-    def _is_settled(self, found: list[_Stat | None]) -> bool:
-        """Whether nobody has written for a second, by the files' clock or, as that may be another one, by ours."""
-        if found != self._unsettled:
-            self._unsettled, self._unsettled_since = found, time.monotonic()
-        folder, *files = found
-        written = max((each[0] for each in ([folder] if None in files else files) if each), default=0) / 1e9
-        waited = time.monotonic() - self._unsettled_since
-        return time.time() - written >= self._settle_seconds or waited >= self._settle_seconds
+    def _stats(self) -> _Stats:
+        return {path: _stat(path) for path in self._paths}
+
+    def _are_settled(self) -> bool:
+        """Whether the files did not change for a second, as far as this process has looked."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now
+        if self._look(now) and now - before >= self._settle_seconds:  # the next look may be as late
+            time.sleep(self._settle_seconds)
+            self._look(time.monotonic())
+        return time.monotonic() - self._found_since >= self._settle_seconds
+
+    def _look(self, now: float) -> bool:
+        """Look at the files; return whether they changed since the last look."""
+        found = self._stats()
+        has_changed = found != self._found
+        if has_changed:
+            self._found, self._found_since = found, now
+        return has_changed
 
     def _report(self, error: str) -> None:
         if error == self._reported:

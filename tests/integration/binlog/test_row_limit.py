@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
+from changefeed.binlog.search.prepared_rows import PreparedRows
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.source.mysql.binlogs import ServerBinlogs
@@ -195,3 +197,76 @@ def test_rows_of_an_xa_transaction_count_where_they_are_published(written: Writt
     first_end = written.ends[0][0]
     assert places[:2] == [first_end, after_early], "the rows of XA COMMIT are not known: it is a window of its own"
     assert after_late in places
+
+
+XA_ROWS = 6
+
+
+@contextmanager
+def overlapping(written: Written, number: int) -> Iterator[None]:
+    """Transactions of XA_ROWS rows, each committed (each fifth: rolled back) after the next one is prepared. The block
+    runs while the first is prepared."""
+    values = ", ".join(["(1)"] * XA_ROWS)
+    with ExitStack() as stack:
+        cursors = []
+        for _ in range(2):
+            connection = stack.enter_context(written.server.connect(database=written.database))
+            cursors.append(stack.enter_context(connection.cursor()))
+        for index in range(number + 1):
+            xid, before = (f"'{written.database}-{each}'" for each in (index, index - 1))
+            if index < number:
+                for sql in (f"XA START {xid}", f"INSERT INTO t VALUES {values}", f"XA END {xid}", f"XA PREPARE {xid}"):
+                    cursors[index % 2].execute(sql)
+            if index == 0:
+                yield
+            else:
+                cursors[(index - 1) % 2].execute(f"XA {'ROLLBACK' if index % 5 == 0 else 'COMMIT'} {before}")
+
+
+def cut_all(written: Written, start: ResumePoint, limit: int, known: PreparedRows | None) -> list[BinlogCoordinates]:
+    """The ends of the windows after ``start``."""
+    finder, last, at, ends = Finder(ServerBinlogs(written.session)), head(written.session), start, list[Any]()
+    while at.coordinates != last.coordinates:
+        if known is not None:
+            known.begin("server", at.coordinates)
+        at = finder.within_rows(at, last, limit, known)
+        if known is not None:
+            known.end("server", at.coordinates)
+        ends.append(at.coordinates)
+    return ends
+
+
+def test_the_rows_of_xa_transactions_are_known_in_later_windows(written: Written) -> None:
+    with overlapping(written, 40):
+        start = head(written.session)
+    known = PreparedRows()
+    ends = cut_all(written, start, 5 * XA_ROWS, known)
+    rows = (39 + 40) * XA_ROWS  # prepared after the start, and then committed
+    assert len(ends) <= rows // (5 * XA_ROWS) + 4, "one window more for the first, which was prepared before"
+    assert known.rows == {}
+    assert len(cut_all(written, start, 5 * XA_ROWS, None)) > len(ends) + 5, "else each unknown one has its own window"
+
+
+@pytest.mark.parametrize("limit", [1, 4 * XA_ROWS])
+def test_an_xa_transaction_larger_than_the_limit_is_known_later(written: Written, limit: int) -> None:
+    start = head(written.session)
+    with overlapping(written, 3):
+        pass
+    known = PreparedRows()
+    ends = cut_all(written, start, limit, known)
+    assert len(ends) == (6 if limit == 1 else 2)
+    assert known.rows == {}
+
+
+def test_what_was_prepared_is_forgotten_at_another_position(written: Written) -> None:
+    start = head(written.session)
+    with overlapping(written, 2):
+        place = head(written.session)
+    known, finder = PreparedRows(), Finder(ServerBinlogs(written.session))
+    known.begin("server", start.coordinates)
+    assert finder.within_rows(start, place, 1000, known) == place
+    known.end("server", place.coordinates)
+    for server, at, count in (("server", place, 1), ("other", place, 0), ("server", place, 0)):
+        known.begin(server, at.coordinates)
+        assert len(known.rows) == count
+        known.end(server, at.coordinates)

@@ -121,6 +121,14 @@ def test_a_busy_pipeline_is_no_failure_of_the_run(clock: Clock) -> None:
     while not pace.is_over:
         pace.fail(PipelineBusyError("another run"))
     assert clock.now == 1600.0
+    assert max(clock.slept) == 2, "it goes on soon after a long operation"
+
+
+def test_the_time_of_another_run_is_no_time_of_failures(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0)
+    while clock.now < 1000 + 2 * MOST_FAILING_SECONDS:
+        pace.fail(PipelineBusyError("another run"))
+    pace.fail(ERROR)
 
 
 def test_a_run_waits_for_the_next_one_after_its_time_and_looks_for_it_often(clock: Clock) -> None:

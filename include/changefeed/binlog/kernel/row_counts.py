@@ -6,7 +6,7 @@ from changefeed.binlog.kernel.hop import AT, LOOK, READY, is_rows, peek, skip_ev
 from changefeed.binlog.kernel.images import count_bits
 from changefeed.binlog.kernel.layout import ENTRY_ID, ENTRY_TABLE, INDEX_MASK
 from changefeed.binlog.kernel.table_index import find_entry, take_table_map
-from changefeed.binlog.kernel.transactions import BEGIN, COMMIT, framing_query
+from changefeed.binlog.kernel.transactions import BEGIN, COMMIT, MARIADB_GTID, PREPARED_XA, framing_query
 from changefeed.native.compiled import entry, inline
 from changefeed.native.memory import Bytes, Words, little_endian, u8, u16, u32
 
@@ -102,7 +102,7 @@ def row_counts(
 
     ``state`` is that of `hop`. The entries of ``index`` have the addresses of the counts; ``tables`` is the state of
     the index. The code is LOOK for a TABLE_MAP that is not in the index, for a statement other than BEGIN and COMMIT,
-    and for a compressed event.
+    for MariaDB's begin of an XA transaction, and for a compressed event.
     """
     while True:
         code = peek(data, state, checksum_size)
@@ -119,6 +119,9 @@ def row_counts(
         elif kind == _QUERY:
             step = framing_query(data, body, end)
             if step != BEGIN and step != COMMIT:
+                return LOOK
+        elif kind == MARIADB_GTID:
+            if end - body > 12 and u8(data, body + 12) & PREPARED_XA != 0:
                 return LOOK
         elif kind == _PAYLOAD or 165 <= kind <= 171:  # 165 to 171: MariaDB's compressed statements and rows
             return LOOK

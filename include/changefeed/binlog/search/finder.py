@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from changefeed.binlog.events.gtids import GtidRuns
 from changefeed.binlog.search.boundaries import boundaries
+from changefeed.binlog.search.prepared_rows import PreparedRows
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
@@ -330,16 +331,20 @@ class Finder:
             )
         return best or head
 
-    def within_rows(self, start: ResumePoint, head: ResumePoint, rows: int) -> ResumePoint:
+    def within_rows(
+        self, start: ResumePoint, head: ResumePoint, rows: int, prepared: PreparedRows | None = None
+    ) -> ResumePoint:
         """The last commit boundary up to ``head`` with at most ``rows`` row changes between it and ``start``; see
-        `RowCounter`. If the first transaction has more, the end of that transaction.
+        `RowCounter`. If the first transaction has more, the end of that transaction. ``prepared`` has the XA
+        transactions that are prepared at ``start``, and then those at the result; an XA COMMIT of an unknown one is a
+        range of its own.
 
         It reads the binlog up to the result, once or twice. Raises BinlogFormatError as `at` does.
         """
         from changefeed.binlog.search.row_limit import find_last_within  # imported here: it loads kernels
 
         best: ResumePoint | None = None
-        prepared: dict[str, int] = {}
+        prepared = prepared or PreparedRows()
         files = {file.number: file for file in self.binlogs.files()}
         for number in range(start.coordinates.number, head.coordinates.number + 1):
             file = self._file_of_number(files, number)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, EventType
-from changefeed.binlog.events.query_event import Query, TransactionStep, xid_of
+from changefeed.binlog.events.query_event import Query, TransactionStep, xid_of, xid_of_gtid
 from changefeed.binlog.kernel import hop
 from changefeed.binlog.kernel.row_counts import COUNTS
 from changefeed.binlog.search.file_ranges import FileRange, file_ranges
+from changefeed.binlog.search.prepared_rows import PreparedRows
 from changefeed.binlog.search.schema_scan import Scan
 from changefeed.model.window import Slice
 
@@ -23,15 +24,15 @@ class RowCounter(Scan):
     """Counts the rows of a range, of all tables, from its start up to commit boundaries.
 
     The rows of a prepared XA transaction count in its XA PREPARE, and again in its XA COMMIT, whose window publishes
-    them. ``prepared`` has the rows of earlier prepared transactions, by xid.
+    them. ``prepared`` has the rows of earlier prepared transactions.
     """
 
-    def __init__(self, chunks: Iterable[bytes], slice: Slice, prepared: dict[str, int]) -> None:
+    def __init__(self, chunks: Iterable[bytes], slice: Slice, prepared: PreparedRows) -> None:
         super().__init__(slice)
         self._chunks, self._view = iter(chunks), memoryview(b"")
         self._prepared = prepared
-        self.new_prepared: dict[str, int] = {}
-        """As ``prepared``, for the transactions that this counter has read."""
+        self._new_prepared: dict[str, int | None] = {}
+        """The rows of XA transactions that this counter has read, by xid; None after their end."""
         self._of_earlier_maps = 0
         self._begun: tuple[str, int] | None = None
         """The xid of the current XA transaction, and the rows before it."""
@@ -70,6 +71,8 @@ class RowCounter(Scan):
         if kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
             body = event[HEADER_SIZE : len(event) - self.walk.checksum_size]
             self._take_statement(Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED))
+        elif kind == EventType.MARIADB_GTID:  # of an XA transaction, which has no XA START
+            self._begun = xid_of_gtid(event[HEADER_SIZE:]), self.rows_before
         super()._look(event)
 
     def _take_statement(self, query: Query) -> None:
@@ -78,14 +81,22 @@ class RowCounter(Scan):
                 self._begun = (xid_of(query.sql), self.rows_before)
             case TransactionStep.XA_END if self._begun is not None:
                 xid, before = self._begun
-                self.new_prepared[xid], self._begun = self.rows_before - before, None
+                self._new_prepared[xid], self._begun = self.rows_before - before, None
             case TransactionStep.XA_COMMIT:
                 xid = xid_of(query.sql)
-                rows = self.new_prepared.get(xid, self._prepared.get(xid))
+                rows = self._new_prepared.get(xid, self._prepared.rows.get(xid))
+                self._new_prepared[xid] = None
                 self.has_unknown = self.has_unknown or rows is None
                 self._of_earlier_maps += rows or 0
+            case TransactionStep.XA_ROLLBACK:
+                self._new_prepared[xid_of(query.sql)] = None
             case _:
                 pass
+
+    def remember(self) -> None:
+        """Add what was read about XA transactions to ``prepared``, as the range reaches this position."""
+        self._prepared.update(self._new_prepared)
+        self._new_prepared.clear()
 
 
 @dataclass(frozen=True)
@@ -101,19 +112,19 @@ class Found:
 
 
 def find_last_within(
-    chunks: Chunks, slice: Slice, gtids: str, most: int, prepared: dict[str, int], *, is_first: bool
+    chunks: Chunks, slice: Slice, gtids: str, most: int, prepared: PreparedRows, *, is_first: bool
 ) -> Found:
     """The last commit boundary in ``slice`` with at most ``most`` rows before it, which begins at one.
 
     If ``is_first`` and its first transaction has more rows, the end of that transaction. ``gtids`` is the GTID set of
-    all transactions before it.
+    all transactions before it. ``prepared`` is then that of the result.
     """
     start, end = slice.start, slice.end
     if end - start <= most:  # without compressed events it fits
         counter = RowCounter(chunks(start), slice, prepared)
         counter.read_to(end)
         if counter.rows_before <= most and not counter.has_unknown:
-            prepared.update(counter.new_prepared)
+            counter.remember()
             return Found(None, True, counter.rows_before)
     search = _Search(chunks, slice, most, prepared)
     reached: tuple[FileRange, int] | None = None
@@ -122,12 +133,17 @@ def find_last_within(
         while at < len(file_range.positions):
             fitting = search.advance(file_range.positions, at)
             if fitting is None:
-                first = (file_range, at) if is_first and reached is None else None
-                return Found(reached or first, False)
+                if is_first and reached is None:
+                    search.take_first()
+                    return Found((file_range, at), False)
+                return Found(reached, False)
             reached, at = (file_range, fitting), fitting + 1
     if search.advance(np.array([end]), 0) is not None:
         return Found(None, True, search.rows)
-    return Found(None, True, most + 1) if is_first and reached is None else Found(reached, False)
+    if is_first and reached is None:
+        search.take_first()
+        return Found(None, True, most + 1)
+    return Found(reached, False)
 
 
 class _Search:
@@ -137,7 +153,7 @@ class _Search:
     compressed. If such events made it too many rows, it counts again, from boundary to boundary.
     """
 
-    def __init__(self, chunks: Chunks, slice: Slice, most: int, prepared: dict[str, int]) -> None:
+    def __init__(self, chunks: Chunks, slice: Slice, most: int, prepared: PreparedRows) -> None:
         self._chunks, self._slice, self._most, self._prepared = chunks, slice, most, prepared
         self._position, self.rows = slice.start, 0
         self._step_until = slice.start
@@ -167,6 +183,9 @@ class _Search:
         if rows > self._most or self._counter.has_unknown:
             return False
         self._position, self.rows = position, rows
-        self._prepared.update(self._counter.new_prepared)
-        self._counter.new_prepared.clear()
+        self._counter.remember()
         return True
+
+    def take_first(self) -> None:
+        """The range is one transaction, whose end was read to and has more rows."""
+        self._counter.remember()
