@@ -51,8 +51,11 @@ def plan_window(name: str) -> dict[str, Any] | None:
     pipeline = load_pipeline(name)
     connections = task_connections(pipeline)
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
-    planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
-    planned = fail_fast(lambda: plan_after_takeover(connections, planned, bounds, checkpoint_store_of(pipeline)))
+    first = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
+    planned = fail_fast(lambda: plan_after_takeover(connections, first, bounds, checkpoint_store_of(pipeline)))
+    if planned is None:
+        _log.info("nothing new before %s: a continuous run has passed it, and goes on", bounds.until)
+        return None
     backlog = planned.window
     retention = retention_or_none(connections, planned.start)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)
