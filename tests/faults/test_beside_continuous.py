@@ -350,12 +350,33 @@ def test_a_run_in_a_terminal_that_ends_at_a_position_takes_over(handing_over: Fe
     run_bounded(feed)
 
 
+def test_a_position_that_a_continuous_run_passes_meanwhile_leaves_that_run_alone(handing_over: Feed) -> None:
+    feed = handing_over
+    older = begin_published(feed, "after_plan:12")
+    write_until_held(feed, older)
+    feed.write(5)
+    until = feed.mysql.head()
+    bounded = feed.fork_command("after_plan", "run", feed.name, "--until", until)
+    assert bounded.wait_until_held(), bounded.text()
+    older.go_on()
+    wait(lambda: has_rows(feed), older)
+    bounded.go_on()
+    assert bounded.result() == NOTHING_NEW, bounded.text()
+    assert "nothing new before" in bounded.text()
+    feed.write(5)
+    wait(lambda: has_rows(feed), older)
+    older.kill()
+    run_bounded(feed)
+
+
 def test_a_run_in_a_terminal_that_is_bounded_beside_a_busy_one_commits_what_it_seals(handing_over: Feed) -> None:
     feed = handing_over
-    older = begin_published(feed)
+    older, log = begin_published(feed), connections_of(feed).commit_log()
+    before = log.last_takeover()
     with writing(feed):
-        while (bounded := feed.fork_command("", "run", feed.name, "--max-bytes", "1")).result() == NOTHING_NEW:
-            pass
+        while log.last_takeover() == before:  # it takes over only if there are new changes when it is planned
+            bounded = feed.fork_command("", "run", feed.name, "--max-bytes", "1")
+            assert bounded.result() in (0, NOTHING_NEW), bounded.text()
         assert bounded.result() == 0, bounded.text()
         check_ended_by_handover(older)
     seals = connections_of(feed).commit_log().read().seals

@@ -6,7 +6,7 @@ When Airflow parses a DAG file, the source's tables are not known. So the DAG de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
@@ -15,7 +15,7 @@ from changefeed.model.manifest import Manifest
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
 
-__all__ = ["asset_events", "emit_events", "last_sent_window", "pipeline_alias", "topic_asset"]
+__all__ = ["asset_events", "emit_events", "knows_sent_events", "last_sent_window", "pipeline_alias", "topic_asset"]
 
 _RECENT = 100
 """How many of the last events `last_sent_window` reads: those of unparked tables name no window."""
@@ -31,27 +31,40 @@ def topic_asset(connection: str, topic: str) -> Asset:
     return Asset(name=f"{connection}/{topic}", uri=f"kafka://{connection}/{topic}", group="changefeed")
 
 
+def knows_sent_events(pipeline: str) -> bool:
+    """Whether the current task can call `last_sent_window`: it has the pipeline's alias as an inlet."""
+    return pipeline_alias(pipeline) in get_current_context()["inlet_events"]
+
+
 def last_sent_window(pipeline: str) -> int:
     """The number of the last window up to which tasks have sent asset events, as Airflow stores them; 0 if it has none.
 
-    The current task has the pipeline's alias as an inlet.
+    Events of an earlier version have no ``last_window``: the last window of those that one run sent counts. Raises
+    AirflowRuntimeError if Airflow's API gives no answer.
     """
-    sent = get_current_context()["inlet_events"][pipeline_alias(pipeline)].ascending(False).limit(_RECENT)
-    extras: Iterator[dict[str, Any]] = (event.extra or {} for event in sent)
-    return next((extra.get("last_window") or max(extra["windows"]) for extra in extras if extra.get("windows")), 0)
+    events = get_current_context()["inlet_events"][pipeline_alias(pipeline)].ascending(False)
+    newest: list[Any] = [event.extra or {} for event in events.limit(1)]
+    if not newest or "last_window" in newest[0]:
+        return int(newest[0]["last_window"]) if newest else 0
+    recent = [event for event in events.limit(_RECENT) if event.extra and event.extra.get("windows")]
+    extras: list[Any] = [event.extra for event in recent if event.source_run_id == recent[0].source_run_id]
+    return max((extra.get("last_window") or max(extra["windows"]) for extra in extras), default=0)
 
 
-def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest], *, are_windows: bool = True) -> list[str]:
+def emit_events(
+    pipeline: Pipeline, manifests: Sequence[Manifest], *, last: int | None = None, are_windows: bool = True
+) -> list[str]:
     """Emit an asset event for each topic that got rows; returns the names of the assets.
 
     Windows that another run has committed are not among the ``manifests``; an event has no offsets of such windows, so
-    there is one for each sequence of windows. Each has the ``last_window`` of all ``manifests``: with or without rows
-    of its topic, the windows up to there have been sent. Without ``are_windows`` the manifests are of other ranges, and
-    the events name no windows of the pipeline.
+    there is one for each sequence of windows. Each has the ``last_window``, which is ``last`` or that of the
+    ``manifests``: with or without rows of its topic, the windows up to there have been sent. Without ``are_windows``
+    the manifests are of other ranges, and the events name no windows of the pipeline.
     """
     events = get_current_context()["outlet_events"]
     emitted = []
-    last = max((manifest.window.number for manifest in manifests), default=0)
+    if last is None:
+        last = max((manifest.window.number for manifest in manifests), default=0)
     for sequence in _sequences(manifests) if are_windows else [manifests]:
         for topic, extra in asset_events(pipeline, sequence).items():
             asset = topic_asset(pipeline.kafka.connection, topic)
@@ -74,19 +87,20 @@ def _sequences(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
 
 def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:
     """The ``extra`` of each event by topic: rows, ops, offsets by partition, coordinates. Tables without rows have no
-    event.
+    event, nor have rows that were published to another topic than that of the present routes.
 
     If several ``tables`` share a topic, rows and ops are their sums, and ``table`` is the first of them.
     """
     events: dict[str, dict[str, Any]] = {}
     routes = compile_routes(pipeline)
     for manifest in manifests:
+        published = {receipt.topic for receipt in manifest.topics}
         for table, ops in manifest.rows.items():
             if not sum(ops.values()):
                 continue
             database, _, name = table.partition(".")
             route = routes.of(database, name)
-            if route is None:  # the pipeline's table patterns have changed since
+            if route is None or route.topic not in published:  # the pipeline's tables or topics have changed since
                 continue
             event = events.setdefault(
                 route.topic,

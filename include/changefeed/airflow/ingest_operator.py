@@ -29,12 +29,12 @@ from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.airflow.task_processes import task_variables
 from changefeed.airflow.tasks import (
     checkpoint_store_of,
-    emit_unsent,
     fail_fast,
     is_sealed,
     report_committed,
     skip_after_seek,
 )
+from changefeed.airflow.unsent_events import emit_unsent, read_unsent
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.airflow.yarn_trigger import ApplicationTrigger
 from changefeed.model.manifest import Manifest
@@ -290,9 +290,10 @@ class IngestOperator(JobOperator):
             current = connections if latest is pipeline else task_connections(latest)
             report_committed(latest, current, manifests, reported=reported)
 
+        earlier = read_unsent(connections)
         with CheckpointMover(connections, store, report) as mover:
             super().execute(context)
-        committed = emit_unsent(versions, connections, store, mover.committed)
+        committed = emit_unsent(versions, connections, store, [*earlier, *mover.committed])
         return {"rows": sum_rows(committed), "records": records_by_topic(committed)}
 
     def _is_published(self) -> bool:

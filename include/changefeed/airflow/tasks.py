@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
-from changefeed.airflow.assets import emit_events, last_sent_window
+from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
 from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_position, report_windows, sum_rows, window_lines
+from changefeed.airflow.unsent_events import emit_unsent
 from changefeed.airflow.xcom_checks import read_planned_run
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.model.checkpoint import CheckpointStore
@@ -50,8 +51,11 @@ def plan_window(name: str) -> dict[str, Any] | None:
     pipeline = load_pipeline(name)
     connections = task_connections(pipeline)
     bounds = fail_fast(lambda: RunBounds.of(read_params(ingest_params())))
-    planned = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
-    planned = fail_fast(lambda: plan_after_takeover(connections, planned, bounds, checkpoint_store_of(pipeline)))
+    first = fail_fast(lambda: plan(connections, checkpoint_store_of(pipeline)))
+    planned = fail_fast(lambda: plan_after_takeover(connections, first, bounds, checkpoint_store_of(pipeline)))
+    if planned is None:
+        _log.info("nothing new before %s: a continuous run has passed it, and goes on", bounds.until)
+        return None
     backlog = planned.window
     retention = retention_or_none(connections, planned.start)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)
@@ -135,18 +139,18 @@ def skip_after_seek(name: str, planned: dict[str, Any]) -> None:
 def commit_and_report(
     pipeline: Pipeline, connections: PipelineConnections, run: PlannedRun, store: CheckpointStore
 ) -> list[Manifest]:
-    """Commit the sealed windows of ``run``, and report them: asset events, and what `report_committed` reports.
+    """Commit the sealed windows of ``run``, and report them: what `report_committed` reports, and asset events.
 
     Returns their manifests. Raises as `commit_windows` does.
     """
     from changefeed.ingest.commit import commit_windows
 
     manifests = commit_windows(connections, run, store)
+    report_committed(pipeline, connections, manifests)
     if pipeline.windows is None:
         emit_events(pipeline, manifests)
     else:
-        emit_unsent(PipelineVersions(pipeline), connections, store)
-    report_committed(pipeline, connections, manifests)
+        emit_unsent(PipelineVersions(pipeline), connections, store, manifests)
     return manifests
 
 
@@ -156,41 +160,9 @@ def commit_rest(pipeline: Pipeline) -> list[Manifest]:
 
     connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
     manifests = commit_sealed(connections, store)
-    emit_unsent(PipelineVersions(pipeline), connections, store, manifests)
     report_committed(pipeline, connections, manifests)
+    emit_unsent(PipelineVersions(pipeline), connections, store, manifests)
     return manifests
-
-
-def emit_unsent(
-    versions: PipelineVersions,
-    connections: PipelineConnections,
-    store: CheckpointStore,
-    committed: Sequence[Manifest] = (),
-) -> list[Manifest]:
-    """Emit asset events for all windows up to the checkpoint that no task has sent events for; return their manifests.
-
-    Airflow sends the events of a task when it succeeds. A continuous run that fails or is cancelled has committed
-    windows without events, so the next task that succeeds sends those. ``committed`` are windows that this task has
-    committed, which the commit log may have merged already. If it cannot be read now, nothing is sent until the next
-    run.
-
-    An event may be sent twice, if two runs end at the same time; it names its windows.
-    """
-    from changefeed.pipeline.windows import last_stable_state
-
-    name = connections.pipeline.name
-    stored, sent = store.load(name), last_sent_window(name)
-    last = stored.window if stored else 0
-    try:
-        windows = {**last_stable_state(connections).seals, **{each.window.number: each for each in committed}}
-    except ChangefeedError as error:
-        _log.warning("asset events are left to the next run, after: %s", error)
-        return []
-    since = sent if sent <= last else 0  # the pipeline has begun anew
-    unsent = [windows[number] for number in sorted(windows) if since < number <= last]
-    for pipeline, manifests in versions.group(unsent):
-        emit_events(pipeline, manifests)
-    return unsent
 
 
 def report_committed(

@@ -87,7 +87,15 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     pipeline = load_pipeline(name)
     connections, store = connections_of(pipeline), store_of(pipeline)
     manifests: list[Manifest]
-    planned = plan_after_takeover(connections, plan_window(connections, store), bounds, store)
+    first = plan_window(connections, store)
+    planned = plan_after_takeover(connections, first, bounds, store)
+    if planned is None:
+        if as_json:
+            ends = {"checkpoint": str(first.window.start), "head": str(first.window.head)}
+            print_json({"pipeline": name, **ends, "windows": [], "snapshot": None})
+        else:
+            out.print(f"{name}: nothing new before {bounds.until}: a continuous run has passed it, and goes on")
+        raise typer.Exit(EXIT_NOTHING_NEW)
     if pipeline.windows is not None and not bounds.stops_at_a_position:
         followed = FollowedSettings(connections, FollowedFile(pipeline))
         manifests = _publish_continuously(followed, store, planned, bounds, is_quiet=as_json)

@@ -22,6 +22,7 @@ from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import TakeoverRecord
 from changefeed.kafka.lease import Lease
 from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import Plan, plan
 from changefeed.settings.requests.run import RunBounds
@@ -87,8 +88,7 @@ class Handover(NoHandover):
 
         Raises PipelineBusyError if that takes longer than `kafka.lease_seconds`, and what a lease raises.
         """
-        seconds = self._connections.pipeline.kafka.lease_seconds
-        with self._connections.lease(brief=True, timeout_seconds=seconds) as lease:
+        with _lease_of_takeover(self._connections) as lease:
             lease.log().keep(TakeoverRecord(lease.number))
         self._number = lease.number
 
@@ -110,19 +110,29 @@ class Handover(NoHandover):
 
 def plan_after_takeover(
     connections: PipelineConnections, planned: Plan, bounds: RunBounds, store: CheckpointStore
-) -> Plan:
+) -> Plan | None:
     """The plan of a run that ends at a position, if ``bounds`` have one: it takes over from a continuous run, which
-    would publish what is frozen here, and is planned again; else ``planned``.
+    would publish what is frozen here, and is planned again; else ``planned``. None if the other run has passed the
+    position since the plan.
 
-    The other run goes on if a bound is refused, or if there are no new changes before it. Raises what `cut`,
+    The other run goes on if a bound is refused or passed, or if there are no new changes before it. Raises what `cut`,
     `Handover.take_over` and `plan` raise.
     """
     if connections.pipeline.windows is None or not bounds.stops_at_a_position or planned.is_empty:
         return planned
     if cut(connections, planned, bounds).windows == planned.unfinished:
         return planned
-    Handover(connections).take_over()
-    return plan(connections, store)
+    with _lease_of_takeover(connections) as lease:  # nothing is published between this plan and the takeover
+        latest = plan(connections, store, lease=lease)
+        if bounds.until and BinlogCoordinates.parse(bounds.until) <= latest.window.start:
+            return None
+        if cut(connections, latest, bounds).windows != latest.unfinished:
+            lease.log().keep(TakeoverRecord(lease.number))
+    return latest
+
+
+def _lease_of_takeover(connections: PipelineConnections) -> Lease:
+    return connections.lease(brief=True, timeout_seconds=connections.pipeline.kafka.lease_seconds)
 
 
 ALONE = NoHandover()

@@ -70,8 +70,15 @@ class Plan:
         return self.window.is_empty and not self.unfinished
 
 
-def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first_checkpoint: bool = True) -> Plan:
-    """Freeze the window ``[checkpoint, head)``; the plan is empty if there are no new changes.
+def plan(
+    connections: PipelineConnections,
+    store: CheckpointStore,
+    *,
+    keep_first_checkpoint: bool = True,
+    lease: Lease | None = None,
+) -> Plan:
+    """Freeze the window ``[checkpoint, head)``; the plan is empty if there are no new changes. A caller that holds the
+    pipeline's ``lease`` gives it.
 
     Unfinished windows of earlier runs come first, as they were frozen (`pipeline.open_windows`). If the commit log is
     ahead of the store for another reason, the stored checkpoint is moved up to the log.
@@ -94,8 +101,8 @@ def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first
     """
     name = connections.pipeline.name
     stored = store.load(name)
-    if stored is not None or not keep_first_checkpoint:
-        return _plan(connections, store, stored, None, keep=keep_first_checkpoint)
+    if lease is not None or stored is not None or not keep_first_checkpoint:
+        return _plan(connections, store, stored, lease, keep=keep_first_checkpoint)
     _ensure_topics(connections)
     with connections.lease(brief=True) as lease:  # two first runs at the same time get the same start
         return _plan(connections, store, store.load(name), lease, keep=True)
@@ -175,7 +182,7 @@ def _plan(
             store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep and pipeline.snapshot.new_tables and complete_tables(state) is None:
-            _keep_complete_tables(connections, session)
+            _keep_complete_tables(connections, session, lease)
     fault_point.reach("after_plan")
     first = left.begun.start if left.begun else start.coordinates
     return Plan(
@@ -190,12 +197,12 @@ def _plan(
     )
 
 
-def _keep_complete_tables(connections: PipelineConnections, session: Session) -> None:
+def _keep_complete_tables(connections: PipelineConnections, session: Session, lease: Lease | None) -> None:
     """Store the first record of complete tables, for a pipeline that gets the setting later."""
     try:
-        with connections.lease(brief=True) as lease:
-            if complete_tables(lease.log().read()) is None:
-                lease.log().keep(first_complete_tables(connections.pipeline, session))
+        with nullcontext(lease) if lease else connections.lease(brief=True) as held:
+            if complete_tables(held.log().read()) is None:
+                held.log().keep(first_complete_tables(connections.pipeline, session))
     except PipelineBusyError as error:
         _log.info("the next run finds the tables that are complete: %s", error)
 
