@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
@@ -17,7 +18,9 @@ from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.errors import ChangefeedError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.manifest import Manifest
-from changefeed.pipeline.connections import PipelineConnections
+
+if TYPE_CHECKING:  # at run time it would load the clients of Kafka and MySQL in each process that parses DAGs
+    from changefeed.pipeline.connections import PipelineConnections
 
 _log = logging.getLogger(__name__)
 
