@@ -13,7 +13,7 @@ from changefeed.model.manifest import Manifest
 from changefeed.pipeline.windows import windows
 from devstack.mariadb import MariadbServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.extended]
 
 MOST = 1000
 COMPRESSED = "SET SESSION binlog_transaction_compression = ON"
@@ -62,7 +62,6 @@ def test_a_bulk_becomes_windows_of_at_most_the_limit(feed: Feed) -> None:
     assert [manifest.row_count for manifest in manifests] == [1000, 1000, 1000, 3000, 1000, 1000]
 
 
-@pytest.mark.extended
 def test_rows_of_other_tables_count_too(feed: Feed) -> None:
     feed.mysql.execute(f"CREATE TABLE `{feed.name}`.other (id INT AUTO_INCREMENT PRIMARY KEY, text VARCHAR(9))")
     feed.settings["tables"] = {"include": [f"{feed.name}.journal", f"{feed.name}.accounts"]}
@@ -72,7 +71,6 @@ def test_rows_of_other_tables_count_too(feed: Feed) -> None:
     assert [manifest.row_count for manifest in publish(feed)] == [100] * 5
 
 
-@pytest.mark.extended
 def test_a_window_has_at_most_window_bytes_too(feed: Feed) -> None:
     feed.settings["window_bytes"] = 1  # a file each
     for rows in ([100] * 3, [100] * 12, [100]):
@@ -81,7 +79,6 @@ def test_a_window_has_at_most_window_bytes_too(feed: Feed) -> None:
     assert [manifest.row_count for manifest in publish(feed)] == [300, 1000, 200, 100]
 
 
-@pytest.mark.extended
 def test_rows_of_compressed_transactions_count(feed: Feed) -> None:
     write(feed, [100] * 30, COMPRESSED)
     write(feed, [3000], COMPRESSED)
@@ -91,7 +88,6 @@ def test_rows_of_compressed_transactions_count(feed: Feed) -> None:
     assert [manifest.row_count for manifest in manifests] == [1000, 1000, 1000, 3000, 900, 1000, 200]
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("is_compressed", [False, True])
 def test_a_bulk_on_mariadb(mariadb_feed: Feed, is_compressed: bool) -> None:
     feed = mariadb_feed
@@ -107,7 +103,6 @@ def test_a_bulk_on_mariadb(mariadb_feed: Feed, is_compressed: bool) -> None:
     assert [manifest.row_count for manifest in manifests] == [1000, 1000, 1000, 3000, 600, 600]
 
 
-@pytest.mark.extended
 def test_overlapping_xa_transactions_share_windows(feed: Feed) -> None:
     """Each is committed after the next one is prepared, so that one is prepared at the end of each window."""
     values = ", ".join(["(NULL)"] * 100)

@@ -92,6 +92,7 @@ def test_another_process_gets_the_lease_between_two_windows(pipeline: Pipeline, 
     assert use(kept, pipeline) != before
 
 
+@pytest.mark.extended
 def test_an_idle_lease_is_given_back(pipeline: Pipeline, kept: KeptLease, monkeypatch: pytest.MonkeyPatch) -> None:
     use(kept, pipeline, seconds=600)
     kept.close_idle()
@@ -108,12 +109,14 @@ def test_another_lease_of_the_process_ends_the_kept_one(pipeline: Pipeline, kept
     assert use(kept, pipeline) != before
 
 
+@pytest.mark.extended
 def test_a_lease_in_use_is_not_given_to_another_one_of_the_process(pipeline: Pipeline, kept: KeptLease) -> None:
     use(kept, pipeline)
     with kept.use(pipeline.lease()), pytest.raises(PipelineBusyError), pipeline.lease():
         pass
 
 
+@pytest.mark.extended
 def test_after_an_error_the_lease_is_given_back(pipeline: Pipeline, kept: KeptLease) -> None:
     with pytest.raises(ZeroDivisionError), kept.use(pipeline.lease()):
         _ = 1 / 0
@@ -121,6 +124,7 @@ def test_after_an_error_the_lease_is_given_back(pipeline: Pipeline, kept: KeptLe
     use(kept, pipeline)
 
 
+@pytest.mark.extended
 def test_a_process_that_was_asleep_takes_the_lease_anew(pipeline: Pipeline, kept: KeptLease) -> None:
     with kept.use(pipeline.lease()) as lease:
         before = lease.attempt
