@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -230,6 +230,32 @@ def test_a_run_without_what_the_new_settings_name_ends(following: Following) -> 
 
 
 @pytest.mark.extended
+def test_a_run_that_takes_over_has_what_the_older_run_has_found(feed: Feed) -> None:
+    feed.settings["windows"] = {"every": "100ms", "run_for": "10m"}
+    feed.environment["CHANGEFEED_HANDOVER"] = "1"
+    feed.configure()
+    older = Following(feed, feed.begin())
+    older.insert()
+    older.wait_until_published()
+    newer = feed.begin("after_plan:2")  # just before it takes over
+    try:
+        assert newer.wait_until_held(), newer.text()
+        older.change(columns={"exclude": [f"{feed.name}.journal.text"]})
+        older.insert()
+        older.wait_until_published()
+        newer.go_on()
+        with older.inserting():
+            assert older.run.result() == 0, older.run.text()
+            wait(lambda: "sealed window" in newer.text(), newer)
+        following = replace(older, run=newer)
+        following.check_all_once()
+        assert ["text" in row for row in following.rows()] == [True, *[False] * (following.last - 1)]
+    finally:
+        older.run.kill()
+        newer.kill()
+
+
+@pytest.mark.extended
 def test_a_change_need_not_wait_until_another_process_gives_the_lease_back(following: Following) -> None:
     feed = following.feed
     with connections_of(feed).lease(feed.name, timeout_seconds=60):
@@ -242,25 +268,45 @@ def test_a_change_need_not_wait_until_another_process_gives_the_lease_back(follo
 
 
 @pytest.mark.extended
-def test_a_window_that_failed_is_published_under_the_settings_that_it_began_with(
-    feed: Feed, mysql_proxy: Proxy
-) -> None:
+def test_a_begun_window_that_failed_is_published_under_the_settings_that_it_began_with(feed: Feed) -> None:
+    feed.settings["windows"] = {"every": "100ms", "run_for": "10m"}
+    feed.configure()
+    following = Following(feed, feed.begin("after_decode:4"))
+    try:
+        following.insert_until(following.run.file.exists)
+        begun = max(following.ids()) + 1  # and perhaps more rows
+        feed.settings["columns"] = {"exclude": [f"{feed.name}.journal.text"]}
+        feed.configure()
+        time.sleep(2)  # the change could be applied before the next attempt
+        feed.kafka.kill()
+        following.run.go_on()
+        following.wait(lambda: "the run tries again" in following.run.text())
+        feed.kafka.start()
+        following.insert_until(lambda: following.changes() and "text" not in following.rows()[-1])
+        following.check_all_once()
+        assert all("text" in row for row in following.rows()[:begun])
+    finally:
+        following.run.kill()
+
+
+@pytest.mark.extended
+def test_after_an_error_before_a_window_is_begun_the_new_settings_count(feed: Feed, mysql_proxy: Proxy) -> None:
     feed.settings["windows"] = {"every": "100ms", "run_for": "10m"}
     feed.configure()
     following = Following(feed, feed.begin("after_plan:5"))
     try:
         following.insert_until(following.run.file.exists)
-        held = following.last
-        feed.settings["columns"] = {"exclude": [f"{feed.name}.journal.text"]}
-        feed.configure()
-        time.sleep(2)  # the change could be applied before the next attempt
         mysql_proxy.cut()
         following.run.go_on()
         following.wait(lambda: "the run tries again" in following.run.text())
+        before = following.last
+        feed.settings["columns"] = {"exclude": [f"{feed.name}.journal.text"]}
+        feed.configure()
+        time.sleep(2)  # the file is read when nobody has written to it for a second
         mysql_proxy.mend()
-        following.insert_until(lambda: following.changes() and "text" not in following.rows()[-1])
+        following.insert()
         following.check_all_once()
-        assert all("text" in row for row in following.rows()[:held])
+        assert all("text" not in row for row in following.rows()[before:])
     finally:
         following.run.kill()
 

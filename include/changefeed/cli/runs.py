@@ -91,7 +91,8 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     planned = plan_after_takeover(connections, first, bounds, store)
     if planned is None:
         if as_json:
-            ends = {"checkpoint": str(first.window.start), "head": str(first.window.head)}
+            stored = store.load(name) or first.expected
+            ends = {"checkpoint": str(stored.coordinates), "head": str(first.window.head)}
             print_json({"pipeline": name, **ends, "windows": [], "snapshot": None})
         else:
             out.print(f"{name}: nothing new before {bounds.until}: a continuous run has passed it, and goes on")

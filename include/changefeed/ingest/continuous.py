@@ -17,7 +17,6 @@ from changefeed.binlog.search.prepared_rows import PreparedRows
 from changefeed.errors import (
     BinlogGoneError,
     ChangefeedError,
-    PipelineBusyError,
     RenamedError,
     RetryableError,
     SourceUnavailableError,
@@ -39,6 +38,7 @@ from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 from changefeed.pipeline.plan import Plan, plan
+from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.requests.run import RunBounds
 from changefeed.source.mysql import source
 from changefeed.source.mysql.session import Session
@@ -139,6 +139,10 @@ class _Run:
         self.is_behind = True
         if not self.handover.has_taken_over:
             self._take_over()
+            self.followed.look_now()  # the older run may have published with settings that this job did not get yet
+            self._follow_settings()
+            if self.pace.is_over:
+                return
         head = yield from self._publish_new()
         self.is_behind = False
         self.pace.succeed()
@@ -179,8 +183,12 @@ class _Run:
             planned = self._plan()
             if planned.unfinished and commit_sealed(self.connections, self.store):  # sealed by another run meanwhile
                 planned = self._plan()
-            if planned.is_empty:
+            if self.is_unfinished and not commit_log_state(self.connections).begun:
                 self.is_unfinished = False
+                if self.followed.have_changed():
+                    self.pace.skip_pause()
+                    return None
+            if planned.is_empty:
                 write_heartbeat(self.connections, Heartbeat.of_idle(planned))
                 return planned.window.head
             expected = planned.expected
@@ -204,12 +212,9 @@ class _Run:
     def _ingest(self, window: Window) -> Manifest:
         """As `ingest`; raises ReplacedWindowError if the address leads to another server since the plan,
         HandedOverError if another run has taken over."""
-        was_unfinished, self.is_unfinished = self.is_unfinished, True
+        self.is_unfinished = True
         try:
             manifest = ingest(self.spark, self.connections, window, check=self.handover.check, kept_lease=self.lease)
-        except (PipelineBusyError, StaleCheckpointError):  # this attempt has begun nothing
-            self.is_unfinished = was_unfinished
-            raise
         except BinlogGoneError as error:
             with self.connections.session() as session:
                 if source.server_uuid(session) == window.server_uuid:

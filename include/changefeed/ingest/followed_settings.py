@@ -32,6 +32,11 @@ class FollowedSettings:
             self._new = new
         return self._new is not None
 
+    def look_now(self) -> None:
+        """Wait until it is known whether the file has other settings, also if it was written a moment ago."""
+        if self._file is not None and (new := self._file.read_now()) is not None:
+            self._new = new
+
     def apply(self) -> bool:
         """From now on use the settings of the file; return False if only another run can do that, and this one ends.
 

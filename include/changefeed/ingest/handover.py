@@ -94,8 +94,11 @@ class Handover(NoHandover):
 
     def check(self, found: CommitLogState | Lease | Plan) -> None:
         """See `NoHandover`."""
-        if self._number is not None and found.last_takeover > self._number:
-            raise HandedOverError
+        if self._number is None or found.last_takeover <= self._number:
+            return
+        if isinstance(found, Lease) and self._connections.commit_log().last_takeover() <= self._number:
+            return
+        raise HandedOverError
 
     def is_over(self) -> bool:
         """See `NoHandover`."""
@@ -124,7 +127,7 @@ def plan_after_takeover(
         return planned
     with _lease_of_takeover(connections) as lease:  # nothing is published between this plan and the takeover
         latest = plan(connections, store, lease=lease)
-        if bounds.until and BinlogCoordinates.parse(bounds.until) <= latest.window.start:
+        if bounds.until and BinlogCoordinates.parse(bounds.until) <= latest.start:
             return None
         if cut(connections, latest, bounds).windows != latest.unfinished:
             lease.log().keep(TakeoverRecord(lease.number))

@@ -113,7 +113,8 @@ class Lease:
         self.attempt = uuid.uuid4().hex
         self.earlier_tasks, self.fenced_tasks = 1, 0
         self.last_takeover = -1
-        """For a process without a key: the number of the last takeover by one that has a key; -1 if there is none."""
+        """The number of the last takeover before this lease, perhaps in a transaction that was aborted; -1 without one.
+        For a process without a key, only of one that has a key."""
         self._claim_connection = claims or connection
         self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
         self._brief, self._timeout_seconds = brief, timeout_seconds
@@ -313,8 +314,9 @@ class Lease:
                 self._take_claim(entry, claims)
             elif entry.kind == AttemptRecord.kind and isinstance(attempt := entry.read_note(), AttemptRecord):
                 self.earlier_tasks = max(self.earlier_tasks, attempt.tasks)
-            elif entry.kind == TakeoverRecord.kind and not self._claim_connection.log_keys:
-                takeover = entry.read_note() if is_signed(record) else None
+            elif entry.kind == TakeoverRecord.kind:
+                is_other = not self._claim_connection.log_keys and not is_signed(record)
+                takeover = None if is_other else entry.read_note()
                 self.last_takeover = takeover.number if isinstance(takeover, TakeoverRecord) else -1
 
     def _take_claim(self, entry: LogEntry, claims: dict[str, Claim]) -> None:

@@ -19,6 +19,7 @@ SETTLE_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 """After an error the files are read this often, as its cause may be in a file that the current settings do not name."""
 
+MOST_WAITS = 10
 _Stat = tuple[int, int, int, int]
 _Stats = dict[Path, _Stat | None]
 
@@ -71,6 +72,17 @@ class FollowedFile:
         self._read, self._read_again, self._reported = self._found, math.inf, ""
         old, self._pipeline = self._pipeline, new
         return new if changed_settings(old, new) else None
+
+    def read_now(self) -> Pipeline | None:
+        """As `read_changed`, but a file that may not be complete yet is waited for, if that takes no longer than
+        MOST_WAITS times ``settle_seconds``."""
+        new = self.read_changed()
+        for _ in range(MOST_WAITS):
+            if new is not None or self._read == self._found:
+                break
+            time.sleep(self._settle_seconds)
+            new = self.read_changed()
+        return new
 
     def _find_paths(self, pipeline: Pipeline) -> set[Path]:
         """The folder, which changes with its list of files, the YAML and the functions."""
