@@ -79,7 +79,7 @@ def kept_client(
 ) -> Iterator[Opened]:
     """A client for ``purpose``: an idle one, or one of ``open_client``, which is kept for ``seconds``. After an error
     in the block it is closed. If ``only_last``, it is kept in place of idle clients of its class for other purposes."""
-    kept = _take(connection, purpose) or _Kept(connection, purpose, open_client(), _now() + seconds)
+    kept = _take(connection, purpose) or _Kept(connection, purpose, open_client(), boot_seconds() + seconds)
     is_good = False
     try:
         yield kept.client
@@ -101,7 +101,7 @@ def _take(connection: object, purpose: Hashable) -> _Kept | None:
         if found is None:
             return None
         _idle.remove(found)
-    if found.until > _now() and found.client.is_well():
+    if found.until > boot_seconds() and found.client.is_well():
         return found
     _close([found])
     return None
@@ -132,7 +132,7 @@ def _close_all() -> None:
 def _close_old_clients() -> None:
     while True:
         time.sleep(_CLOSE_EVERY_SECONDS)
-        _close(_remove(lambda kept: kept.until <= _now()))
+        _close(_remove(lambda kept: kept.until <= boot_seconds()))
 
 
 def _close(unused: list[_Kept]) -> None:
@@ -143,6 +143,6 @@ def _close(unused: list[_Kept]) -> None:
             _log.debug("a client for %s did not close in order: %s", kept.purpose, error)
 
 
-def _now() -> float:
+def boot_seconds() -> float:
     """Seconds, which go on while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -137,10 +137,9 @@ def binlogs(pipeline: Pipeline, stale: Staleness | None = None) -> dict[str, Any
 
 def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
-    seals = commit_log(pipeline, stale).seals
-    numbers = sorted(seals, reverse=True)[:limit]
-    found = ((seals[number], seals.written_at_ms(number)) for number in numbers)
-    return [{**manifest.to_json(), "sealed_at_ms": manifest.sealed_at_ms(at)} for manifest, at in found]
+    log = commit_log(pipeline, stale)
+    numbers = sorted(log.seals, reverse=True)[:limit]
+    return [{**log.seals[number].to_json(), "sealed_at_ms": log.sealed_at_ms(number)} for number in numbers]
 
 
 def merged_windows(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
@@ -174,7 +173,7 @@ def windows_in(log: Any) -> list[SealedWindow]:
             manifest.window.start,
             manifest.window.head,
             manifest.window.frozen_at_ms,
-            manifest.sealed_at_ms(log.seals.written_at_ms(number)),
+            log.sealed_at_ms(number),
             manifest.row_count,
             manifest.freshness_seconds,
         )

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 from typing import Any
 
@@ -79,21 +79,26 @@ def write_until_held(feed: Feed, run: Run) -> None:
 
 
 @contextmanager
-def writing(feed: Feed) -> Iterator[None]:
-    """Write a row five times a second, so that each window has some."""
+def repeating(action: Callable[[], None], pause_seconds: float) -> Iterator[None]:
+    """Repeat the ``action`` in a thread, with pauses, during the block."""
     ended = Event()
 
-    def write() -> None:
-        while not ended.wait(0.2):
-            feed.write(1)
+    def repeat() -> None:
+        while not ended.wait(pause_seconds):
+            action()
 
     with ThreadPoolExecutor(1) as thread:
-        written = thread.submit(write)
+        repeated = thread.submit(repeat)
         try:
             yield
         finally:
             ended.set()
-            written.result()
+            repeated.result()
+
+
+def writing(feed: Feed) -> AbstractContextManager[None]:
+    """Write a row five times a second, so that each window has some."""
+    return repeating(lambda: feed.write(1), 0.2)
 
 
 def has_rows(feed: Feed) -> bool:
@@ -401,15 +406,9 @@ def test_on_spark_a_run_that_is_killed_is_followed_by_one_that_repeats_nothing(
     check_published_by(second, feed)
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
-def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pair, pair_feed: Feed) -> None:
+def check_goes_on_at_the_follower(run: Run, pair: Pair, feed: Feed) -> None:
+    """Stop the source once ``run`` has published everything, and check that it publishes what the follower gets."""
     source, follower = pair
-    feed = pair_feed
-    feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
-    run_for(feed, "10m")
-    feed.write(5)
-    run = feed.begin()
     try:
         wait(lambda: has_rows(feed), run)
         wait_until_caught_up(source, follower)
@@ -423,6 +422,18 @@ def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pai
         run.kill()
     publish_rest(feed)
     feed.check(one_server=False)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
+def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    feed = pair_feed
+    feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
+    run_for(feed, "10m")
+    feed.write(5)
+    run = feed.begin()
+    check_goes_on_at_the_follower(run, pair, feed)
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from faults.conftest import Pair, run_for
 from faults.feed import Feed, Run, Runner, processes_of
-from faults.replica import stop_replicating, wait_until_caught_up
 from faults.test_continuous import (
     LATER_STAGES,
     check_ended_by_handover,
+    check_goes_on_at_the_follower,
     check_published_by,
     has_rows,
-    publish_rest,
     run_bounded,
     sealed,
     wait,
@@ -265,18 +264,7 @@ def test_run_goes_on_at_the_next_host_after_a_failover(
     use_spark(feed, where, request)
     run_for(feed, "10m")
     run = begin(feed)
-    try:
-        wait_until_caught_up(source, follower)
-        source.stop()
-        stop_replicating(follower)
-        feed.mysql = follower  # writes go to the new source; the connection stays as it is
-        feed.write(5)
-        wait(lambda: has_rows(feed), run)
-        assert "found again by GTID set" in run.text()
-    finally:
-        run.kill()
-    publish_rest(feed)
-    feed.check(one_server=False)
+    check_goes_on_at_the_follower(run, pair, feed)
 
 
 @pytest.mark.parametrize("spark_feed", ["cluster"], indirect=True)

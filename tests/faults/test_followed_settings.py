@@ -7,17 +7,15 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 from faults.feed import Feed, Run
 from faults.proxy import Proxy
-from faults.test_continuous import checkpoint_window, sealed, wait
+from faults.test_continuous import checkpoint_window, repeating, sealed, wait
 from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, records_of, topics_of
 
@@ -46,22 +44,9 @@ class Following:
             self.feed.mysql.execute(f"INSERT INTO `{self.feed.name}`.{table} ({columns}) VALUES ({values})")
             self.last = number
 
-    @contextmanager
-    def inserting(self) -> Iterator[None]:
+    def inserting(self) -> AbstractContextManager[None]:
         """Insert a row into `journal` about ten times a second."""
-        ended = Event()
-
-        def insert() -> None:
-            while not ended.wait(0.1):
-                self.insert()
-
-        with ThreadPoolExecutor(1) as thread:
-            inserted = thread.submit(insert)
-            try:
-                yield
-            finally:
-                ended.set()
-                inserted.result()
+        return repeating(self.insert, 0.1)
 
     def change(self, **settings: Any) -> None:
         """Write the YAML with these settings too, and wait until the run has them."""

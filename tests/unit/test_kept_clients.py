@@ -70,8 +70,8 @@ def test_a_client_that_lost_a_connection_is_not_used_again() -> None:
 
 
 def test_a_client_is_used_for_some_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, now = use(), kept_clients._now()
-    monkeypatch.setattr(kept_clients, "_now", lambda: now + kept_clients.KEPT_SECONDS + 1)
+    first, now = use(), kept_clients.boot_seconds()
+    monkeypatch.setattr(kept_clients, "boot_seconds", lambda: now + kept_clients.KEPT_SECONDS + 1)
     assert use() is not first
     assert first.closed
 

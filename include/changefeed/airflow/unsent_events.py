@@ -81,14 +81,11 @@ def _read_unsent(connections: PipelineConnections, kept: Sequence[Manifest]) -> 
 
     sent, state = last_sent_window(connections.pipeline.name), last_stable_state(connections)
     since = sent if sent <= state.latest_number else 0  # the pipeline has begun anew
-    written_ms = {number: state.seals.written_at_ms(number) for number in state.seals if number > since}
+    numbers = [number for number in state.seals if number > since]
     if not since:
         begin_ms = int(time.time() * 1000) - _DAY_MS
-        written_ms = {
-            number: at
-            for number, at in written_ms.items()
-            if at >= begin_ms and state.seals[number].sealed_at_ms(at) >= begin_ms
-        }
-    windows = {number: state.seals[number] for number in written_ms}
+        recent = (number for number in numbers if state.seals.written_at_ms(number) >= begin_ms)
+        numbers = [number for number in recent if state.sealed_at_ms(number) >= begin_ms]
+    windows = {number: state.seals[number] for number in numbers}
     windows |= {each.window.number: each for each in kept if each.window.number > since}
     return [windows[number] for number in sorted(windows)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from changefeed.binlog.search.prepared_rows import PreparedRows
@@ -82,7 +83,7 @@ def ingest_continuously(
     compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
     run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
     pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
-    with KeptLease() as lease:
+    with closing(KeptLease()) as lease:
         run = _Run(spark, followed, HeldCheckpointStore(checkpoint), handover, pace, max_seconds, lease)
         yield from run.publish_windows()
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 from changefeed.kafka.lease import Lease
 from changefeed.kept_clients import KEPT_SECONDS
@@ -22,19 +20,11 @@ IDLE_SECONDS = 2.0
 
 
 class KeptLease:
-    """The lease of the windows of one run, a context manager. Call `close_idle` while the run waits for changes."""
+    """The lease of the windows of one run. Call `close_idle` while the run waits for changes, `close` at its end."""
 
     def __init__(self) -> None:
         self._lease: Lease | None = None
         self._opened_at = self._used_at = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextmanager
     def use(self, new: Lease) -> Iterator[Lease]:

@@ -40,6 +40,7 @@ from changefeed.kafka.log_memory import LogMemory, log_memory
 from changefeed.kafka.log_retention import check_first_offsets
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.record_writer import RecordWriter
+from changefeed.kept_clients import boot_seconds
 from changefeed.model.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class Lease:
     def is_wanted(self) -> bool:
         """Whether another process has claimed the identity, or this one was asleep, so that another one may have the
         lease. Raises what a lease raises."""
-        if _now() - self._repeated_at > self._seconds / 2:
+        if boot_seconds() - self._repeated_at > self._seconds / 2:
             return True
         memory = self._memory()
 
@@ -237,7 +238,7 @@ class Lease:
 
     def _claim(self) -> int:
         """Repeat the claim; return the offset of its record."""
-        now = _now()
+        now = boot_seconds()
         offset = self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who, self._brief))
         self._repeated_at = now
         return offset
@@ -349,8 +350,3 @@ class Lease:
         key, value = ClaimRecord.key_of(self.identity, attempt), claim.value() if claim else None
         assert self._claims is not None, "the lease is entered first"
         return self._claims.write({key: value}, f"to claim {self.identity!r} in commit log {self._topic!r}")
-
-
-def _now() -> float:
-    """Seconds, which go on while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -8,7 +8,6 @@ again, or compaction has removed the record, all of the log is read, as without 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import KafkaRecord, PartitionReader, Start, partition_reader
-from changefeed.kept_clients import keeps_clients, kept_client
+from changefeed.kept_clients import boot_seconds, keeps_clients, kept_client
 
 State = TypeVar("State")
 
@@ -67,14 +66,14 @@ class LogMemory(Generic[State]):
         """Call ``read``, which reads the log from `start`, passes the records through `after_last`, and changes the
         state. After any error nothing is known."""
         with self._lock:
-            if _now() - self._read_at > KNOWN_SECONDS:
+            if boot_seconds() - self._read_at > KNOWN_SECONDS:
                 self.forget()
             try:
                 self._read_again_if_changed(read)
             except BaseException:
                 self.forget()
                 raise
-            self._read_at = _now()
+            self._read_at = boot_seconds()
 
     def _read_again_if_changed(self, read: Callable[[LogMemory[State]], None]) -> None:
         try:
@@ -117,11 +116,6 @@ class LogMemory(Generic[State]):
     def forget(self) -> None:
         """Begin with an empty state."""
         self.state, self.last = self.create(), None
-
-
-def _now() -> float:
-    """Seconds, which go on while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 _memories: list[tuple[KafkaConnection, str, str, LogMemory[Any]]] = []

@@ -160,8 +160,7 @@ def _last_sealed(connections: PipelineConnections, stored: Checkpoint) -> Checkp
         return stored
     if latest is None or latest[0].window <= stored.window or latest[0].window not in state.seals:
         return stored
-    number = latest[0].window
-    return replace(latest[0], committed_at_ms=state.seals[number].sealed_at_ms(state.seals.written_at_ms(number)))
+    return replace(latest[0], committed_at_ms=state.sealed_at_ms(latest[0].window))
 
 
 def _without_checkpoint(connections: PipelineConnections, uuid: str, head: BinlogCoordinates) -> Status:

@@ -54,10 +54,9 @@ def latest_manifests(state: CommitLogState, limit: int) -> list[Manifest]:
 def read_freshness(connections: PipelineConnections) -> Freshness | None:
     """The freshness of the last hour; None if no window of it has rows. Raises what `last_stable_state` raises."""
     now_ms = int(time.time() * 1000)
-    seals = last_stable_state(connections).seals
-    written = {number: seals.written_at_ms(number) for number in seals}
-    recent = [(seals[number], at) for number, at in written.items() if at >= now_ms - HOUR_SECONDS * 1000]
-    windows = ((manifest.sealed_at_ms(at), manifest.freshness_seconds) for manifest, at in recent)
+    state = last_stable_state(connections)
+    recent = [number for number in state.seals if state.seals.written_at_ms(number) >= now_ms - HOUR_SECONDS * 1000]
+    windows = ((state.sealed_at_ms(number), state.seals[number].freshness_seconds) for number in recent)
     return recent_freshness(windows, now_ms)
 
 

@@ -14,7 +14,7 @@ from changefeed.settings.transform_source import transforms_folder
 
 _log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 1.0
+QUIET_SECONDS = 1.0
 """Files are read when they are the same for so long: a part of a YAML may be valid too, without its masks."""
 RETRY_SECONDS = 5.0
 """After an error the files are read this often, as its cause may be in a file that the current settings do not name."""
@@ -32,11 +32,11 @@ class FollowedFile:
     """
 
     def __init__(
-        self, pipeline: Pipeline, settle_seconds: float = SETTLE_SECONDS, retry_seconds: float = RETRY_SECONDS
+        self, pipeline: Pipeline, quiet_seconds: float = QUIET_SECONDS, retry_seconds: float = RETRY_SECONDS
     ) -> None:
         self._pipeline = pipeline
         """The settings in use."""
-        self._settle_seconds, self._retry_seconds = settle_seconds, retry_seconds
+        self._quiet_seconds, self._retry_seconds = quiet_seconds, retry_seconds
         self._folder = pipelines_folder()
         self._paths = self._find_paths(pipeline)
         self._found = self._stats()
@@ -55,7 +55,7 @@ class FollowedFile:
         A caller that seldom looks waits for a second after a change. Files that cannot be used are logged, once for
         each error.
         """
-        if not self._are_settled() or (self._found == self._read and time.monotonic() < self._read_again):
+        if not self._are_quiet() or (self._found == self._read and time.monotonic() < self._read_again):
             return None
         try:
             new = load_pipeline(self._pipeline.name, self._folder)
@@ -75,12 +75,12 @@ class FollowedFile:
 
     def read_now(self) -> Pipeline | None:
         """As `read_changed`, but a file that may not be complete yet is waited for, if that takes no longer than
-        MOST_WAITS times ``settle_seconds``."""
+        MOST_WAITS times ``quiet_seconds``."""
         new = self.read_changed()
         for _ in range(MOST_WAITS):
             if new is not None or self._read == self._found:
                 break
-            time.sleep(self._settle_seconds)
+            time.sleep(self._quiet_seconds)
             new = self.read_changed()
         return new
 
@@ -93,14 +93,14 @@ class FollowedFile:
     def _stats(self) -> _Stats:
         return {path: _stat(path) for path in self._paths}
 
-    def _are_settled(self) -> bool:
+    def _are_quiet(self) -> bool:
         """Whether the files did not change for a second, as far as this process has looked."""
         now, before = time.monotonic(), self._looked
         self._looked = now
-        if self._look(now) and now - before >= self._settle_seconds:  # the next look may be as late
-            time.sleep(self._settle_seconds)
+        if self._look(now) and now - before >= self._quiet_seconds:  # the next look may be as late
+            time.sleep(self._quiet_seconds)
             self._look(time.monotonic())
-        return time.monotonic() - self._found_since >= self._settle_seconds
+        return time.monotonic() - self._found_since >= self._quiet_seconds
 
     def _look(self, now: float) -> bool:
         """Look at the files; return whether they changed since the last look."""

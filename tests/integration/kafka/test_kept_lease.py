@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from integration.kafka_pipeline import Pipeline, committed
@@ -39,7 +40,7 @@ def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
 
 @pytest.fixture
 def kept() -> Iterator[KeptLease]:
-    with KeptLease() as lease:
+    with closing(KeptLease()) as lease:
         yield lease
 
 

@@ -42,7 +42,7 @@ def followed(folder: Path, caplog: pytest.LogCaptureFixture) -> FollowedSettings
 
     caplog.set_level(logging.INFO)
     pipeline = load_pipeline("shop", folder)
-    return FollowedSettings(PipelineConnections(pipeline, look_up), FollowedFile(pipeline, settle_seconds=0))
+    return FollowedSettings(PipelineConnections(pipeline, look_up), FollowedFile(pipeline, quiet_seconds=0))
 
 
 def change(folder: Path, *lines: str, of: str = YAML) -> None:

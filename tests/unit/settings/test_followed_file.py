@@ -36,7 +36,7 @@ def file(folder: Path) -> FollowedFile:
 
 
 def follow(folder: Path) -> FollowedFile:
-    return FollowedFile(load_pipeline("shop", folder), settle_seconds=0)
+    return FollowedFile(load_pipeline("shop", folder), quiet_seconds=0)
 
 
 def test_a_file_that_is_the_same_has_no_new_settings(folder: Path, file: FollowedFile) -> None:
@@ -73,13 +73,13 @@ def test_a_change_is_returned_once(folder: Path, file: FollowedFile) -> None:
 def test_a_change_since_the_process_began_is_found(folder: Path) -> None:
     pipeline = load_pipeline("shop", folder)
     (folder / "shop.yaml").write_text(YAML + "tombstones: false\n")
-    new = FollowedFile(pipeline, settle_seconds=0).read_changed()
+    new = FollowedFile(pipeline, quiet_seconds=0).read_changed()
     assert new is not None
     assert not new.tombstones
 
 
 def test_a_file_that_is_being_written_is_not_read_yet(folder: Path) -> None:
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=0.5)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=0.5)
     (folder / "shop.yaml").write_text(YAML + "columns: {exclude: [shop.people.name]}\n")
     deadline = time.monotonic() + 0.4
     while time.monotonic() < deadline:
@@ -93,7 +93,7 @@ def test_a_file_that_is_being_written_is_not_read_yet(folder: Path) -> None:
 
 def test_the_clock_of_a_file_server_does_not_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was written now looks an hour old."""
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=0.5)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=0.5)
     now = time.time() + 3600
     monkeypatch.setattr(time, "time", lambda: now)
     (folder / "shop.yaml").write_text(YAML)
@@ -105,7 +105,7 @@ def test_the_clock_of_a_file_server_does_not_count(folder: Path, monkeypatch: py
 
 
 def test_one_look_after_a_long_window_is_enough(folder: Path) -> None:
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=0.1)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=0.1)
     (folder / "shop.yaml").write_text(YAML + "tombstones: false\n")
     time.sleep(0.2)
     assert file.read_changed() is not None
@@ -128,7 +128,7 @@ def read_while(file: FollowedFile, path: Path, text: str) -> Pipeline:
 
 def test_a_function_that_is_new_in_the_yaml_is_not_read_while_it_is_written(folder: Path) -> None:
     (folder / "tag.py").write_text("def transform(change): return None\n")
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=1)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=1)
     (folder / "shop.yaml").write_text(TRANSFORMED)
     text = "def transform(change): return None\nMASKED = True\n"
     assert read_while(file, folder / "tag.py", text).transforms[0].source.modules["tag"] == text
@@ -136,7 +136,7 @@ def test_a_function_that_is_new_in_the_yaml_is_not_read_while_it_is_written(fold
 
 def test_another_file_that_becomes_the_pipelines_is_not_read_while_it_is_written(folder: Path) -> None:
     (folder / "shop.yaml").rename(folder / "old.yaml")
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=1)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=1)
     first = "{name: shop, source: {connection: mysql_shop}, kafka: {connection: kafka_shop}}\n"
     assert read_while(file, folder / "shop.yaml", first[:-2] + ", tombstones: false}\n").tombstones is False
 
@@ -147,7 +147,7 @@ def test_a_file_that_the_invalid_yaml_names_and_that_appears_later_is_found(
     functions = folder / "functions"
     functions.mkdir()
     monkeypatch.setenv("CHANGEFEED_TRANSFORMS", str(functions))
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=0.1, retry_seconds=0.3)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=0.1, retry_seconds=0.3)
     (folder / "shop.yaml").write_text(TRANSFORMED)
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline:
@@ -164,7 +164,7 @@ def test_a_file_that_the_invalid_yaml_names_and_that_appears_later_is_found(
 def test_a_file_that_is_deleted_while_it_is_read_is_an_error_that_passes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = FollowedFile(load_pipeline("shop", folder), settle_seconds=0, retry_seconds=0)
+    file = FollowedFile(load_pipeline("shop", folder), quiet_seconds=0, retry_seconds=0)
     (folder / "shop.yaml").write_text(YAML + "tombstones: false\n")
     with monkeypatch.context() as patched:
         patched.setattr(followed_file, "load_pipeline", lambda *_: (folder / "none.yaml").stat())

@@ -132,7 +132,7 @@ def test_file_of_another_version_is_refused_and_one_without_files_changes_nothin
 def test_driver_on_the_tasks_machine_follows_the_tasks_files(pipeline: Pipeline, tmp_path: Path) -> None:
     job = read_job(str(submit(pipeline, tmp_path / "driver")))
     assert job.follow_folders(pipeline)
-    file = FollowedFile(load_pipeline("shop"), settle_seconds=0)
+    file = FollowedFile(load_pipeline("shop"), quiet_seconds=0)
     assert file.read_changed() is None
     worker = tmp_path / "worker"
     (worker / "shop.yaml").write_text(YAML + "tombstones: false\n")

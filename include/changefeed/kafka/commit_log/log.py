@@ -152,6 +152,10 @@ class CommitLogState:
         """The attempt that may publish; '' before the first attempt."""
         return next((record.attempt for record in self.of(AttemptRecord)), "")
 
+    def sealed_at_ms(self, window: int) -> int:
+        """When the ``window`` of a seal was sealed, in Unix milliseconds; see `Manifest.sealed_at_ms`."""
+        return self.seals[window].sealed_at_ms(self.seals.written_at_ms(window))
+
     @property
     def last_takeover(self) -> int:
         """The number of the continuous run that took over last; -1 before the first one."""

@@ -128,8 +128,7 @@ class _Periods:
 def _readable(state: CommitLogState, numbers: Iterable[int]) -> Iterator[tuple[int, Manifest]]:
     for number in sorted(numbers):
         try:
-            manifest = state.seals[number]
-            yield manifest.sealed_at_ms(state.seals.written_at_ms(number)) // HOUR_MS, manifest
+            yield state.sealed_at_ms(number) // HOUR_MS, state.seals[number]
         except CheckpointError as error:
             _log.warning("window %d is left out of the sums of its hour: %s", number, error)
 
