@@ -190,6 +190,7 @@ class _Run:
                     self.pace.skip_pause()
                     return None
             if planned.is_empty:
+                self.is_unfinished = False  # a begun window would end after the checkpoint
                 write_heartbeat(self.connections, Heartbeat.of_idle(planned))
                 return planned.window.head
             expected = planned.expected
