@@ -60,6 +60,7 @@ class SparkConnectServer:
             "spark.authenticate": "true",
             "spark.ui.enabled": "false",
             "spark.python.daemon.module": "changefeed.spark.daemon",
+            "spark.python.unix.domain.socket.enabled": "true",
         }
         command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
         for name, value in settings.items():

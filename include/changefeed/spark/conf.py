@@ -83,7 +83,12 @@ ON_OTHER_MACHINES = {
 """Settings of any other master that a pipeline cannot change: Spark's network traffic and disks are encrypted."""
 
 PRIVATE_UMASK = 0o077
-"""The umask of each process that starts a driver, because Spark creates some folders readable for everybody."""
+"""The umask of each process that starts a driver, because Spark creates some folders readable for everybody, and
+sockets with the permissions that the umask leaves."""
+
+SOCKETS_ON_THIS_MACHINE = {"spark.python.unix.domain.socket.enabled": "true"}
+"""A default of a local master: on TCP each job would wait 40 ms for a delayed acknowledgement. PRIVATE_UMASK keeps
+others from these sockets, which have no secret; on other machines the umask is not ours."""
 
 _SECRET = "spark.authenticate.secret"
 
@@ -102,7 +107,8 @@ def job_conf(settings: Mapping[str, str], master: str, defaults: Mapping[str, st
                 "spark.conf of the pipeline sets %s=%s, which is ignored: it must be %s", name, settings[name], value
             )
     own = {_SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}
-    return {**own, **defaults, **settings, **always}
+    sockets = SOCKETS_ON_THIS_MACHINE if is_local(master) else {}
+    return {**own, **defaults, **sockets, **settings, **always}
 
 
 def missing_protection(conf: Mapping[str, str], master: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import logging
@@ -189,6 +190,7 @@ def _session(output: IO[bytes] | None = None) -> SparkSession:
             "for this driver in spark-defaults.conf (docs/explanation/security.md)."
         ) from error
     context = session.sparkContext
+    _remove_socket_at_exit(context)
     if missing := missing_protection(dict(context.getConf().getAll()), context.master or ""):
         raise SettingsError(
             f"expected Spark's ports and disks to be closed to others, found Spark at {context.master} without "
@@ -198,3 +200,10 @@ def _session(output: IO[bytes] | None = None) -> SparkSession:
     if url := context.uiWebUrl:
         _log.info("%s", web_page_text(url))
     return session
+
+
+def _remove_socket_at_exit(context: SparkContext) -> None:
+    """Remove the Unix domain socket of accumulators when this process ends; only a stopped context would."""
+    server = context._accumulatorServer
+    if server is not None and isinstance(address := server.server_address, str):
+        atexit.register(Path(address).unlink, missing_ok=True)

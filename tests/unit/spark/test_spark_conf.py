@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.spark.conf import ALWAYS, JOB_CONF, ON_OTHER_MACHINES, ON_THIS_MACHINE, environment_at, job_conf
+from changefeed.spark.conf import (
+    ALWAYS,
+    JOB_CONF,
+    ON_OTHER_MACHINES,
+    ON_THIS_MACHINE,
+    SOCKETS_ON_THIS_MACHINE,
+    environment_at,
+    job_conf,
+)
 
 LOCAL = ["local", "local[2]", "local[*]", "local[2,3]"]
 REMOTE = ["local-cluster[2,1,768]", "spark://host:7077", "yarn", "k8s://https://host"]
 
 
 def test_a_pipelines_settings_go_before_ours() -> None:
-    assert job_conf({}, "local[*]") == {**JOB_CONF, **ALWAYS, **ON_THIS_MACHINE}
+    assert job_conf({}, "local[*]") == {**JOB_CONF, **ALWAYS, **ON_THIS_MACHINE, **SOCKETS_ON_THIS_MACHINE}
     assert job_conf({}, "yarn") == {**JOB_CONF, **ALWAYS, **ON_OTHER_MACHINES}
     assert job_conf({"spark.log.level": "INFO"}, "local[*]")["spark.log.level"] == "INFO"
 
