@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import BegunRecord, DependencyRecord
-from changefeed.kafka.topics import TopicLimits, partition_counts, topic_limits
+from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.window_topics import check_same_topics, with_begun_partitions
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.window import Window
@@ -73,7 +73,6 @@ def check_begin_topics(
     """
     names = dict.fromkeys(topics)
     begun_with = {topic for (topic, _), progress in state.progress.items() if progress.window > window.after}
-    existing = partition_counts(connections.kafka, dict.fromkeys((*names, *begun_with)))
-    limits = topic_limits(connections.kafka, existing, tables)
+    limits = topic_limits(connections.kafka, (*names, *begun_with), tables, must_exist=False)
     check_same_topics(limits, state.progress, window, names)
     return with_begun_partitions(limits, state.progress, window)

@@ -136,7 +136,8 @@ def _ingest(
     pipeline = connections.pipeline
     clock = _Clock(window)
     _ = (connections.column_rules, connections.transform_calls)  # a missing secret is an error before anything else
-    run = _WindowRun(spark, connections, window, identity or pipeline.name, archive, spark.cores())
+    is_new = kept_lease is not None  # a continuous run plans itself
+    run = _WindowRun(spark, connections, window, identity or pipeline.name, archive, spark.cores(), is_new=is_new)
     if run.is_pipeline_run:
         connections.server_ids.check(run.tasks)
     inventory = run.take_inventory()
@@ -246,6 +247,9 @@ class _WindowRun:
     identity: str
     archive: Archive | None
     tasks: int
+    is_new: bool = False
+    """Whether ``window`` was planned in this process. If its tasks read the newest file of the plan, and so check it,
+    the driver does not look at that file again."""
 
     @property
     def is_pipeline_run(self) -> bool:
@@ -269,11 +273,13 @@ class _WindowRun:
             size_bytes = sum(slice.size_bytes for slice in files)
             wait_for_workers = self.spark.warm_up(min(self.tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
             routes = captured_routes(pipeline, session)
+            names = {slice.file for slice in files}
+            known = [window.newest] if self.is_new and window.newest and window.newest.name in names else []
             return _Inventory(
                 files=files,
                 topics=_create_topics(connections, window, self.log, required_topics(pipeline, routes)),
                 tables={name: route.topic for name, route in routes.items()},
-                identities={} if archive else window_files(connections.mysql, window, (slice.file for slice in files)),
+                identities={} if archive else window_files(connections.mysql, window, names, known),
                 logs_column_names=source.logs_column_names(session),
                 wait_for_workers=wait_for_workers,
             )
@@ -290,7 +296,8 @@ class _WindowRun:
         record = _write_begun_record(connections, window, state, lease.log(), ids_by_subject(ids), parked)
         if self.is_pipeline_run and history is not None:
             history = store_learned(connections, history, lease)
-        limits = check_begin_topics(connections, window, state, inventory.topics, _tables_of_topics(inventory.tables))
+        tables = _tables_of_topics(inventory.tables)
+        limits = check_begin_topics(connections, window, state, inventory.topics, tables)
         topics = WindowTopics(connections.kafka, limits, create=pipeline.topics.create)
         decode = DecodeTask(
             connections=connections,
@@ -433,9 +440,10 @@ def _create_topics(
 
     Raises TopicError if a topic with published messages is missing, because somebody deleted it.
     """
-    if len(partition_counts(connections.kafka, settings)) < len(settings) and log.exists():
+    counts = partition_counts(connections.kafka, settings)
+    if len(counts) < len(settings) and log.exists():
         check_begin_topics(connections, window, log.read(open_seconds=1.0), settings)
-    return ensure_topics(connections.kafka, settings, create=connections.pipeline.topics.create)
+    return ensure_topics(connections.kafka, settings, create=connections.pipeline.topics.create, known=counts)
 
 
 def _tables_of_topics(tables: Mapping[tuple[str, str], str]) -> dict[str, str]:

@@ -10,14 +10,24 @@ from changefeed.errors import CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.topics import cleanup_policies, offsets_of
+from changefeed.kept_clients import boot_seconds, keeps_clients
+
+CHECKED_SECONDS = 60.0
+"""How long a continuous run relies on its last check."""
+_checked: dict[tuple[str, tuple[str, ...]], float] = {}
+"""When a process that keeps its clients checked topics of a cluster."""
 
 
 def check_log_retention(connection: KafkaConnection, topics: Sequence[str]) -> None:
-    """Raise an error if Kafka deletes records of ``topics`` or has deleted some; missing topics are ignored.
+    """Raise an error if Kafka deletes records of ``topics`` or has deleted some; missing topics are ignored. A process
+    that keeps its clients checks once a minute.
 
     Raises TopicError for a cleanup.policy that deletes records (without the ACL DescribeConfigs the policy is not
     checked), CheckpointError for a topic whose first records were deleted, BrokerUnavailableError.
     """
+    now, key = boot_seconds(), (connection.bootstrap, tuple(topics))
+    if keeps_clients() and now - _checked.get(key, -CHECKED_SECONDS) < CHECKED_SECONDS:
+        return
     policies = cleanup_policies(connection, topics)
     if not policies:
         return
@@ -30,6 +40,7 @@ def check_log_retention(connection: KafkaConnection, topics: Sequence[str]) -> N
                 f"topics --entity-name {topic} --add-config cleanup.policy=compact`."
             )
     check_first_offsets(offsets_of(connection, [(topic, 0) for topic in policies], OffsetSpec.EARLIEST))
+    _checked[key] = now
 
 
 def check_first_offsets(offsets: Mapping[TopicPartition, int]) -> None:

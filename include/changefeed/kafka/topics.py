@@ -94,9 +94,14 @@ def commit_log_settings(replication_factor: int = -1) -> TopicSettings:
 
 
 def ensure_topics(
-    connection: KafkaConnection, required: Mapping[str, TopicSettings], *, create: bool = True
+    connection: KafkaConnection,
+    required: Mapping[str, TopicSettings],
+    *,
+    create: bool = True,
+    known: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Create the missing topics of ``required``; return the actual number of partitions of each topic.
+    """Create the missing topics of ``required``; return the actual number of partitions of each topic. What is
+    ``known``, a result of `partition_counts` of a moment ago, is not asked again.
 
     An existing topic is used as it is; a warning is logged if its number of partitions differs from the expected one.
     Several processes may create the same topics at the same time.
@@ -107,7 +112,7 @@ def ensure_topics(
     if not required:
         return {}
     with connection.admin() as admin:
-        counts = _partitions(admin, required)
+        counts = dict(known) if known is not None else _partitions(admin, required)
         missing = [name for name in required if name not in counts]
         if missing:
             if not create:
@@ -238,24 +243,31 @@ def _describe_topics(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str,
 
 
 def topic_limits(
-    connection: KafkaConnection, names: Iterable[str], tables: Mapping[str, str] | None = None
+    connection: KafkaConnection,
+    names: Iterable[str],
+    tables: Mapping[str, str] | None = None,
+    *,
+    must_exist: bool = True,
 ) -> dict[str, TopicLimits]:
     """The limits of each topic, from the broker; the driver reads them once and passes them to the tasks.
 
-    ``tables`` has the "database.table" of each topic, for error messages. Raises TopicError for a missing topic.
-    Without the ACL DescribeConfigs, Kafka's default size is assumed.
+    ``tables`` has the "database.table" of each topic, for error messages. Raises TopicError for a missing topic if all
+    ``must_exist``; else it is left out. Without the ACL DescribeConfigs, Kafka's default size is assumed.
     """
-    required = list(dict.fromkeys(names))
-    if not required:
+    asked_for = list(dict.fromkeys(names))
+    if not asked_for:
         return {}
     with connection.admin() as admin:
-        described = _describe_topics(admin, required)
-        for name in required:
-            if name not in described:
+        described = _describe_topics(admin, asked_for)
+        for name in asked_for:
+            if must_exist and name not in described:
                 raise TopicError(
                     f"topic {name!r} is not in the cluster at {connection.bootstrap!r}: it was removed after the run "
                     "had made sure of it. Nothing of an open transaction is visible; the next run makes it again."
                 )
+        required = [name for name in asked_for if name in described]
+        if not required:
+            return {}
         asked = [ConfigResource(ConfigResourceType.TOPIC, name, _LIMITING) for name in required]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
     limits = {}

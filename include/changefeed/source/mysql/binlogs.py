@@ -43,18 +43,25 @@ def file_identity_once(session: Session, server_uuid: str, file: str) -> FileIde
     return session.file_identities[key]
 
 
-def window_files(connection: MysqlConnection, window: Window, files: Iterable[str]) -> dict[str, FileIdentity]:
-    """The identities of ``files``, the files of ``window``, by name.
+def window_files(
+    connection: MysqlConnection,
+    window: Window,
+    files: Iterable[str],
+    known: Iterable[FileIdentity] = (),
+) -> dict[str, FileIdentity]:
+    """The identities of ``files``, the files of ``window``, by name; those that are ``known`` are not read again.
 
     Each reader of a file verifies the file's identity.
 
     Raises BinlogGoneError if the server's binlog is not the one that the window was frozen in.
     """
-    newest = window.newest
+    newest, uuid = window.newest, window.server_uuid
     names = sorted({*files, newest.name} if newest else set(files))
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        read = threads.map(lambda name: file_identity(connection, window.server_uuid, name), names)
-        identities = dict(zip(names, read, strict=True))
+    identities = {each.name: each for each in known if each.name in names}
+    if unknown := [name for name in names if name not in identities]:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            read = threads.map(lambda name: file_identity(connection, uuid, name), unknown)
+            identities.update(zip(unknown, read, strict=True))
     if newest is not None:
         newest.check(identities[newest.name])
     return identities

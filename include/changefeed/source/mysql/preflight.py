@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from pymysql.constants import ER
@@ -13,8 +13,10 @@ from changefeed.source.mysql.own_tables import OWN_DATABASES
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.shown_create import shown_create
 
-Check = Callable[[Session], str | None]
-"""Returns fault and remedy in one sentence, or None."""
+Check = Callable[[Session, Mapping[str, str]], str | None]
+"""Returns fault and remedy in one sentence, or None. The mapping has the server's VARIABLES."""
+
+VARIABLES = ("log_bin", "binlog_format", "server_id")
 
 
 def preflight(session: Session, *, statements: str = "fail") -> None:
@@ -23,19 +25,20 @@ def preflight(session: Session, *, statements: str = "fail") -> None:
     ``statements`` is the pipeline's setting. Unless it is `fail`, sessions of the server may log statements.
     """
     checks = CHECKS if statements == "fail" else [check for check in CHECKS if check is not _format_is_row]
-    faults = [fault for check in checks if (fault := check(session))]
+    variables = session.variables(*VARIABLES)
+    faults = [fault for check in checks if (fault := check(session, variables))]
     if faults:
         raise SourceError("\n".join(f"{session.connection}: {fault}" for fault in faults))
 
 
-def _binlog_is_on(session: Session) -> str | None:
-    if session.variable("log_bin") == "ON":
+def _binlog_is_on(_: Session, variables: Mapping[str, str]) -> str | None:
+    if variables.get("log_bin") == "ON":
         return None
     return "log_bin is OFF: the server writes no binlog, so there is nothing to read; start it with --log-bin"
 
 
-def _format_is_row(session: Session) -> str | None:
-    binlog_format = session.variable("binlog_format")
+def _format_is_row(_: Session, variables: Mapping[str, str]) -> str | None:
+    binlog_format = variables.get("binlog_format")
     if binlog_format in (None, "ROW"):  # None: the newest servers support only ROW and have no such variable
         return None
     return (
@@ -45,7 +48,7 @@ def _format_is_row(session: Session) -> str | None:
     )
 
 
-def _may_read(session: Session) -> str | None:
+def _may_read(session: Session, _: Mapping[str, str]) -> str | None:
     grants = " ".join(str(row[0]).upper() for row in session.rows("SHOW GRANTS"))
     if "ALL PRIVILEGES ON *.*" in grants or "REPLICATION SLAVE" in grants or "REPLICATION REPLICA" in grants:
         return None
@@ -55,8 +58,8 @@ def _may_read(session: Session) -> str | None:
     )
 
 
-def _server_id_is_set(session: Session) -> str | None:
-    if session.variable("server_id") != "0":
+def _server_id_is_set(_: Session, variables: Mapping[str, str]) -> str | None:
+    if variables.get("server_id") != "0":
         return None
     return "server_id is 0: such a server refuses to send its binlog; SET GLOBAL server_id to a number of its own"
 
