@@ -138,6 +138,10 @@ class CheckpointError(TerminalError):
     """A checkpoint that cannot be read, or may not be moved as asked."""
 
 
+class NotPublishedError(TerminalError):
+    """A continuous run failed until another one took over; a retry would take over from that one."""
+
+
 class StaleCheckpointError(CheckpointError):
     """Another run moved the checkpoint since this run read it."""
 

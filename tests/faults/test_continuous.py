@@ -191,6 +191,18 @@ def test_an_idle_run_seals_nothing(continuous: Feed) -> None:
     assert (sealed(run), checkpoint_window(continuous)) == ([0], before)
 
 
+@pytest.mark.extended
+def test_a_run_that_another_one_blocks_to_its_end_is_no_success(continuous: Feed) -> None:
+    continuous.write(3)
+    hanging = continuous.begin("before_seal")
+    assert hanging.wait_until_held(), hanging.text()
+    blocked = continuous.begin()
+    assert blocked.result() == 1, blocked.text()
+    assert "is being published by" in blocked.text().splitlines()[-1]
+    hanging.kill()
+    run_bounded(continuous)
+
+
 @pytest.mark.parametrize("stage", LATER_STAGES)
 def test_killed_at_a_stage_of_the_loop_the_next_run_repeats_nothing(continuous: Feed, stage: str) -> None:
     feed = continuous

@@ -118,6 +118,7 @@ class _Run:
                 yield from self._publish_next()
             except HandedOverError:
                 _log.info("another run of pipeline %s has taken over: this one ends", self.connections.pipeline.name)
+                self.pace.check_handed_over()
                 return
             except RenamedError as error:
                 _log.warning("this run ends with success: %s", error)
@@ -126,12 +127,14 @@ class _Run:
                 self.lease.close()  # the pause may be long
                 if self.handover.is_over():
                     _log.info("another run has taken over: this one ends, after: %s", error)
+                    self.pace.check_handed_over()
                     return
                 if not isinstance(error, RetryableError):
                     raise
                 if isinstance(error, SourceUnavailableError):
                     self.connections.forget_source()
                 self.pace.fail(error)
+        self.pace.check_end()
 
     def _publish_next(self) -> Iterator[Manifest]:
         """Publish what is new, or wait for changes."""

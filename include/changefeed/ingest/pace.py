@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from changefeed.errors import (
     FencedError,
+    NotPublishedError,
     PipelineBusyError,
     RetryableError,
     SparkFailedError,
@@ -25,6 +26,9 @@ MOST_BUSY_SECONDS = 2.0
 MOST_FAILING_SECONDS = 300.0
 """How long a run tries again after errors in sequence. Then it fails, which alerts, and Airflow's retry has a new
 process and a new Spark session."""
+LONG_FAILING_SECONDS = 120.0
+"""After errors for so long, a run that another one follows ends with an error: the next one may fail as this one did,
+and each would end with success."""
 PLAN_SECONDS = 60.0
 """An idle run plans at least this often: so it finds another server behind its address, and writes its heartbeat."""
 LAST_PLAN_SECONDS = 2.0
@@ -52,6 +56,9 @@ class Pace:
     _last: float = -math.inf
     _failures: int = 0
     _failing_since: float = 0.0
+    _blocked_since: float = 0.0
+    _error: RetryableError | None = None
+    _has_succeeded: bool = False
     _has_ended: bool = False
 
     @property
@@ -100,13 +107,31 @@ class Pace:
 
     def succeed(self) -> None:
         """A window was published, or nothing was new."""
-        self._failures = 0
+        self._failures, self._error, self._has_succeeded = 0, None, True
+
+    def check_end(self) -> None:
+        """At the end of the run's time, raise the last error if nothing succeeded for a long time, or in the whole
+        run: another run that never ends must not look like success."""
+        is_long = time.monotonic() - self._blocked_since >= MOST_FAILING_SECONDS
+        if self._error is not None and (is_long or not self._has_succeeded):
+            raise self._error
+
+    def check_handed_over(self) -> None:
+        """After another run has taken over, raise NotPublishedError if this one had failed for a long time."""
+        failing_seconds = time.monotonic() - self._failing_since
+        if self._error is not None and failing_seconds >= LONG_FAILING_SECONDS:
+            raise NotPublishedError(
+                f"another run has taken over, expected this one to publish until then, found that it has failed for "
+                f"{failing_seconds:.0f} seconds. The other run goes on, and may fail in the same way. The last error: "
+                f"{self._error}"
+            ) from self._error
 
     def fail(self, error: RetryableError) -> None:
         """Wait after ``error``, longer after each one in sequence. Raise it if the run is over then, or if another
         attempt in this process would not help. That another run is in progress is no failure."""
         if not self._failures:
-            self._failing_since = time.monotonic()
+            self._failing_since = self._blocked_since = time.monotonic()
+        self._error = error
         is_waiting = isinstance(error, PipelineBusyError | ReplacedWindowError)
         pause = min(2.0 ** min(self._failures, 10), MOST_BUSY_SECONDS if is_waiting else MOST_PAUSE_SECONDS)
         self._failures += 1

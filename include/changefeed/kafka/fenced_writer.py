@@ -78,6 +78,11 @@ class FencedWriter:
                 "stops and writes nothing more. The next run finishes its work or begins it again."
             ) from error
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether no `write` has failed."""
+        return self._transactions.is_usable
+
     def close(self) -> None:
         """Abort the open transaction and close the connections. Never raises."""
         self._transactions.close()

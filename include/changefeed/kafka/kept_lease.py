@@ -40,7 +40,10 @@ class KeptLease:
                 self._opened_at = time.monotonic()
             yield self._lease
             self._used_at = time.monotonic()
-            self._lease.leave()
+            if self._lease.writer.is_usable:
+                self._lease.leave()
+            else:  # an error that did not end the block
+                self.close()
         except BaseException:
             self.close()
             raise

@@ -102,6 +102,11 @@ class Transactions:
             self.is_open, self._opened_at = True, time.monotonic()
 
     @property
+    def is_usable(self) -> bool:
+        """Whether it is between two transactions, without an error."""
+        return self._error is None and not self.is_open
+
+    @property
     def age_seconds(self) -> float:
         """The age of the open transaction in seconds; 0 without one."""
         return time.monotonic() - self._opened_at if self.is_open else 0.0

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from integration.kafka_pipeline import Pipeline, committed
 
-from changefeed.errors import PipelineBusyError
+from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka import kept_lease
 from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord
 from changefeed.kafka.connection import KafkaConnection
@@ -71,6 +71,16 @@ def test_windows_that_follow_one_another_have_one_claim(pipeline: Pipeline, kept
 def test_more_tasks_are_fenced_under_the_same_claim(pipeline: Pipeline, kept: KeptLease) -> None:
     assert use(kept, pipeline, 1) == use(kept, pipeline, 3) == use(kept, pipeline, 2)
     assert [b'"tasks":3' in (value or b"") for value in records(pipeline, AttemptRecord.kind)] == [False, True]
+
+
+def test_a_lease_whose_writer_has_failed_is_not_kept(pipeline: Pipeline, kept: KeptLease) -> None:
+    new = Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 5)
+    with kept.use(new) as lease:
+        first = fence(lease, 1)
+        with pytest.raises(ChangefeedError):
+            lease.writer.write(f"{pipeline.name}.missing", {b"key": b"x" * (9 << 20)}, "to try it")
+    assert use(kept, pipeline) != first
+    use(kept, pipeline)
 
 
 def test_another_process_gets_the_lease_between_two_windows(pipeline: Pipeline, kept: KeptLease) -> None:

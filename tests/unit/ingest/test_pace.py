@@ -8,12 +8,21 @@ import pytest
 
 from changefeed.errors import (
     FencedError,
+    NotPublishedError,
     PipelineBusyError,
     RetryableError,
     SourceUnavailableError,
     SparkFailedError,
 )
-from changefeed.ingest.pace import LAST_PLAN_SECONDS, MOST_FAILING_SECONDS, MOST_PAUSE_SECONDS, PLAN_SECONDS, Pace
+from changefeed.ingest.pace import (
+    LAST_PLAN_SECONDS,
+    LONG_FAILING_SECONDS,
+    MOST_FAILING_SECONDS,
+    MOST_PAUSE_SECONDS,
+    PLAN_SECONDS,
+    Pace,
+    ReplacedWindowError,
+)
 
 ERROR = SourceUnavailableError("the server is away")
 
@@ -122,6 +131,48 @@ def test_a_busy_pipeline_is_no_failure_of_the_run(clock: Clock) -> None:
         pace.fail(PipelineBusyError("another run"))
     assert clock.now == 1600.0
     assert max(clock.slept) == 2, "it goes on soon after a long operation"
+
+
+@pytest.mark.parametrize("error", [PipelineBusyError("another run"), ReplacedWindowError("another server"), ERROR])
+@pytest.mark.usefixtures("clock")
+def test_a_run_that_never_succeeded_ends_with_its_error(error: RetryableError) -> None:
+    pace = Pace(0.0, 10.0)
+    pace.fail(error)
+    pace.end()
+    with pytest.raises(type(error), match=str(error)):
+        pace.check_end()
+
+
+def test_a_run_that_another_one_blocks_at_its_end_is_no_success_if_that_took_minutes(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0)
+    pace.succeed()
+    pace.fail(PipelineBusyError("another run"))
+    pace.check_end()
+    clock.now += MOST_FAILING_SECONDS
+    pace.fail(PipelineBusyError("another run"))
+    with pytest.raises(PipelineBusyError, match="another run"):
+        pace.check_end()
+    pace.succeed()
+    pace.check_end()
+
+
+def test_a_run_that_fails_until_another_one_takes_over_is_no_success(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0)
+    pace.succeed()
+    pace.fail(ERROR)
+    pace.check_handed_over()
+    clock.now += LONG_FAILING_SECONDS
+    with pytest.raises(NotPublishedError, match=r"failed for 121 seconds\..* The last error: the server is away"):
+        pace.check_handed_over()
+    pace.succeed()
+    pace.check_handed_over()
+
+
+def test_a_run_that_waits_until_another_one_takes_over_has_not_failed(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0)
+    while clock.now < 1000 + 2 * LONG_FAILING_SECONDS:
+        pace.fail(PipelineBusyError("another run"))
+    pace.check_handed_over()
 
 
 def test_the_time_of_another_run_is_no_time_of_failures(clock: Clock) -> None:

@@ -88,7 +88,7 @@ class OwnedLog(CommitLog):
         records: dict[bytes, bytes | None] = {seal.key(self.identity): value}
         records |= merge_seals(state, old, self.identity)
         records |= {SealRecord.key_of(self.identity, number): None for number in sorted(gone)}
-        begun = {window, *(number for number in state.begun if number in gone)}
+        begun = {window, *(number for number in state.begun if number < window or number in gone)}
         records |= {BegunRecord.key_of(self.identity, number): None for number in sorted(begun)}
         ended = {window, *(number for number in state.orders if number < window or number in gone)}
         records |= {OrderRecord.key_of(self.identity, number): None for number in sorted(ended)}
