@@ -111,6 +111,24 @@ def test_a_producer_takes_over_again_as_a_new_one(inner: InnerProducer, unique_n
     inner.close()
 
 
+def test_a_record_goes_to_a_partition_that_was_added_since_the_producer_was_opened(
+    inner: InnerProducer, kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    answers: list[tuple[int | None, Exception | None]] = []
+    inner.take_over()
+    inner.begin()
+    for partition in range(3):
+        inner.send(unique_name, partition, b"letter", None, [], lambda *answer: answers.append(answer))
+        if partition == 0:
+            with KafkaConnection(kafka_broker.bootstrap).admin() as admin:
+                admin.create_partitions({unique_name: 3})
+    while inner._accumulator.has_incomplete:
+        time.sleep(0.01)
+    inner.commit(10)
+    inner.close()
+    assert answers == [(0, None)] * 3, READ
+
+
 def test_a_sequence_number_in_doubt_is_fatal(inner: InnerProducer) -> None:
     manager = inner._manager
     for error in (

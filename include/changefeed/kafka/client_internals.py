@@ -460,15 +460,14 @@ class InnerProducer:
         done: Done,
     ) -> None:
         """Queue one record in the open transaction: a small one in a batch that kafka-python builds, others as a
-        finished batch. kafka-python accepts no record without key and value, and needs a second for the checksum of 6
-        MB."""
-        if (key is None and value is None) or len(key or b"") + len(value or b"") > SMALL_RECORD_BYTES:
+        finished batch. kafka-python accepts no record without key and value, needs a second for the checksum of 6 MB,
+        and knows no partition that was added since it asked."""
+        is_small = len(key or b"") + len(value or b"") <= SMALL_RECORD_BYTES
+        is_known = partition in (self._producer._metadata.partitions_for_topic(topic) or ())
+        if not (is_small and is_known) or (key is None and value is None):
             self.send_batch(topic, partition, FinishedRecords(_batch_of(key, value, headers), 1), done)
             return
-        try:
-            future = self._producer.send(topic, value, key, headers, partition)
-        except ValueError as error:  # a partition that does not exist
-            raise kafka.errors.UnknownTopicOrPartitionError(str(error)) from error
+        future = self._producer.send(topic, value, key, headers, partition)
         future.add_callback(lambda record: done(record.offset, None)).add_errback(lambda error: done(None, error))
 
     def commit(self, seconds: float) -> None:
