@@ -89,7 +89,7 @@ def test_run_goes_on_after_kafka_was_down_for_a_minute(spark_feed: Feed) -> None
 
 
 @pytest.mark.parametrize("how", ["stop", *long("kill")])
-@pytest.mark.parametrize("where", ["local", *long("connect")])
+@pytest.mark.parametrize("where", ["local", *long("connect", "cluster")])
 def test_run_goes_on_after_mysql_was_restarted(
     own_mysql: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -253,7 +253,7 @@ def test_killed_at_a_stage_of_executors_the_next_run_repeats_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("where", ["connect", "cluster"])
+@pytest.mark.parametrize("where", ["local", "connect", "cluster"])
 @pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
 def test_run_goes_on_at_the_next_host_after_a_failover(
     pair: Pair, pair_feed: Feed, where: str, request: pytest.FixtureRequest
