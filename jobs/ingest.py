@@ -14,12 +14,13 @@ import argparse
 import json
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.connection import from_environment
 from changefeed.model.window import Window
 from changefeed.settings.file import load_pipeline
-from changefeed.spark.job_file import read_job
+from changefeed.spark.job_file import STOP_FILE, read_job
 from changefeed.spark.run_as_job import accept_attempt, claim_timeout, run_as_job
 from changefeed.spark.session import session
 
@@ -58,7 +59,8 @@ def publish(arguments: argparse.Namespace) -> Generator[str]:
             expected = Checkpoint.from_text(job.plan["expected"])
             file = FollowedFile(pipeline) if job.follow_folders(pipeline) else None
             followed = FollowedSettings(connections, file)
-            sealed = ingest_continuously(spark, followed, expected, seconds, handover=handover)
+            stop = Path(arguments.job).with_name(STOP_FILE)
+            sealed = ingest_continuously(spark, followed, expected, seconds, handover=handover, is_stopped=stop.exists)
         for manifest in sealed:
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "

@@ -78,7 +78,8 @@ def _reason_against(check: Callable[[str, Any], None], name: str, user: Any) -> 
 
 @router.post("/pipelines/{name}/pause")
 def pause(name: str, user: GetUserDep) -> dict[str, Any]:
-    """Pause the ingest DAG: no further task starts. A run under way is held after its current task."""
+    """Pause the ingest DAG: no further task starts. A run under way is held after its current task; a continuous run
+    ends its task after its window, except with a driver on YARN or Kubernetes."""
     return _set_paused(name, user, paused=True)
 
 
@@ -93,7 +94,8 @@ def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str,
     """Start a run of the ingest DAG, with optional bounds.
 
     If ``held`` is true, the pipeline is paused, and the run starts when it is resumed. If ``queued`` is true, the run
-    starts when the run under way has ended. A run of a pipeline with the setting `windows` takes over from it instead.
+    starts when the run under way has ended. A run of a pipeline with the setting `windows` takes over from it instead;
+    with ``max_seconds`` it publishes beside it.
     """
     _require_run_permission(name, user)
     pipeline = pipeline_of(name)

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
@@ -23,6 +23,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
+from changefeed.airflow.pause_watch import PauseWatch
 from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
@@ -41,7 +42,7 @@ from changefeed.model.manifest import Manifest
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
-from changefeed.spark.job_file import JOB_FILE, JobFile
+from changefeed.spark.job_file import JOB_FILE, STOP_FILE, JobFile
 from changefeed.spark.job_result import JOB_RESULT, JobResult, read_result
 from changefeed.spark.run_as_job import EXIT_TERMINAL
 
@@ -83,6 +84,8 @@ class JobOperator(SparkSubmitOperator):
         self._plan: Any = None
         self._run_id = ""
         """The run of the DAG, if another run with the same plan has a job of its own; else ''."""
+        self._is_paused: Callable[[], bool] | None = None
+        """Whether the DAG is paused; None if the job goes on then."""
         self._result: JobResult = {}
         """What the job has done, as far as it says so. An attempt that failed may have done a part."""
         self._job_file = self._result_file = Path()
@@ -131,7 +134,9 @@ class JobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> Any:
         with self._files(context):
             try:
-                self._run(context)
+                stop = self._job_file.with_name(STOP_FILE)
+                with PauseWatch(self._is_paused, stop) if self._is_paused else nullcontext():
+                    self._run(context)
             finally:
                 self._result = read_result(self._result_file)
             return self._result or None
@@ -273,9 +278,9 @@ class IngestOperator(JobOperator):
         return super().execute(context)
 
     def _execute_continuously(self, context: Context) -> dict[str, Any]:
-        """Wait for a job that publishes windows one after another, and commit them meanwhile. Returns the rows by table
-        and op, and the records by topic, of the windows for which it sends asset events at the end; see `emit_unsent`.
-        """
+        """Wait for a job that publishes windows one after another, and commit them meanwhile; end it if the DAG is
+        paused. Returns the rows by table and op, and the records by topic, of the windows for which it sends asset
+        events at the end; see `emit_unsent`."""
         from changefeed.ingest.checkpoint_mover import CheckpointMover
         from changefeed.kept_clients import keep_clients
 
@@ -283,6 +288,7 @@ class IngestOperator(JobOperator):
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         versions, reported = PipelineVersions(pipeline), set[str]()
         self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
+        self._is_paused = lambda: bool(context["ti"].get_dag(self.dag_id).is_paused)
         keep_clients()
 
         def report(manifests: Sequence[Manifest]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -61,9 +61,10 @@ def ingest_continuously(
     max_seconds: int | None = None,
     *,
     handover: NoHandover = ALONE,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Manifest]:
     """Publish and seal windows, and yield each manifest, until the pipeline's `windows.run_for` or ``max_seconds`` are
-    over. Windows that are sealed after ``checkpoint`` already are not published again.
+    over, or ``is_stopped``. Windows that are sealed after ``checkpoint`` already are not published again.
 
     With a ``handover`` the run first takes over from an older one, and ends as soon as a newer one has taken over from
     it; until then it goes on for some time after its own. It also ends when the pipeline gets another name.
@@ -82,7 +83,7 @@ def ingest_continuously(
     keep_clients()
     compact_early(connections.kafka, connections.commit_log().topic, alter=connections.pipeline.topics.create)
     run_seconds = min(settings.run_seconds, max_seconds or settings.run_seconds)
-    pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds)
+    pace = Pace(settings.every_seconds, run_seconds, handover.wait_seconds, is_stopped)
     with closing(KeptLease()) as lease:
         run = _Run(spark, followed, HeldCheckpointStore(checkpoint), handover, pace, max_seconds, lease)
         yield from run.publish_windows()
@@ -134,6 +135,8 @@ class _Run:
                 if isinstance(error, SourceUnavailableError):
                     self.connections.forget_source()
                 self.pace.fail(error)
+        if self.pace.is_stopped():
+            _log.info("the run was asked to end: the next one goes on")
         self.pace.check_end()
 
     def _publish_next(self) -> Iterator[Manifest]:

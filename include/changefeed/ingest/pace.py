@@ -44,6 +44,10 @@ class ReplacedWindowError(RetryableError):
     """A seek, a failover or another run moved the pipeline after a window was planned; the next plan begins there."""
 
 
+_WAITING = (PipelineBusyError, ReplacedWindowError)
+"""Errors that are no failures of the run."""
+
+
 @dataclass
 class Pace:
     """When a continuous run begins its next window, and when it ends; times are of the monotonic clock."""
@@ -52,6 +56,8 @@ class Pace:
     run_seconds: float
     wait_seconds: float = 0.0
     """How long the run goes on after ``run_seconds``, so that the next one takes over before it ends."""
+    is_stopped: Callable[[], bool] = lambda: False
+    """Whether the run is asked to end; called often."""
     _began: float = field(default_factory=lambda: time.monotonic())
     _last: float = -math.inf
     _failures: int = 0
@@ -64,7 +70,7 @@ class Pace:
     @property
     def left_seconds(self) -> float:
         """The time that is left of the run."""
-        if self._has_ended:
+        if self._has_ended or self.is_stopped():
             return 0.0
         return max(0.0, self._began + self.run_seconds + self.wait_seconds - time.monotonic())
 
@@ -111,9 +117,16 @@ class Pace:
 
     def check_end(self) -> None:
         """At the end of the run's time, raise the last error if nothing succeeded for a long time, or in the whole
-        run: another run that never ends must not look like success."""
-        is_long = time.monotonic() - self._blocked_since >= MOST_FAILING_SECONDS
-        if self._error is not None and (is_long or not self._has_succeeded):
+        run: another run that never ends must not look like success. A run that was asked to end raises any error, but
+        not that it waits for another run."""
+        if self._error is None:
+            return
+        if self.is_stopped():
+            has_failed = not isinstance(self._error, _WAITING)
+        else:
+            is_long = time.monotonic() - self._blocked_since >= MOST_FAILING_SECONDS
+            has_failed = is_long or not self._has_succeeded
+        if has_failed:
             raise self._error
 
     def check_handed_over(self) -> None:
@@ -132,7 +145,7 @@ class Pace:
         if not self._failures:
             self._failing_since = self._blocked_since = time.monotonic()
         self._error = error
-        is_waiting = isinstance(error, PipelineBusyError | ReplacedWindowError)
+        is_waiting = isinstance(error, _WAITING)
         pause = min(2.0 ** min(self._failures, 10), MOST_BUSY_SECONDS if is_waiting else MOST_PAUSE_SECONDS)
         self._failures += 1
         self.skip_pause()  # the pause after the error decides, not `every`
@@ -145,7 +158,9 @@ class Pace:
             if pause >= self.left_seconds or failing_seconds > MOST_FAILING_SECONDS:
                 raise error
         _log.warning("the run tries again in %g seconds, after: %s", pause, error)
-        sleep(min(pause, self.left_seconds))
+        until = time.monotonic() + pause
+        while (left := min(until - time.monotonic(), self.left_seconds)) > 0:
+            sleep(min(left, MOST_STEP_SECONDS))
 
 
 def sleep(seconds: float) -> None:

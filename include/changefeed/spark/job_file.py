@@ -28,6 +28,9 @@ from changefeed.settings.yaml_file import settings_text
 
 JOB_FILE = "changefeed-job.json"
 
+STOP_FILE = "stop"
+"""The file beside the job's file that asks a continuous run to end after its window. A driver elsewhere has none."""
+
 POD_SECRET_FOLDER = "/var/run/secrets/changefeed"
 """Where the driver's pod on Kubernetes has the file: in a volume that nobody can write to."""
 

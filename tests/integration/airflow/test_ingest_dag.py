@@ -30,6 +30,8 @@ from airflow_receivers import (
 from integration.dag_runner import DagRunner
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows, topics_of
 
+from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.airflow.pause_watch import LOOK_SECONDS
 from changefeed.model.topic_name import commit_log_topic, schema_changes_topic
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -329,6 +331,12 @@ def window_events(feed: Feed) -> list[dict[str, Any]]:
         return [json.loads(extra) for (extra,) in database.execute("SELECT extra FROM asset_event ORDER BY id")]
 
 
+def set_paused(feed: Feed, *, is_paused: bool) -> None:
+    """Pause or resume the DAG, as Airflow's page does."""
+    with sqlite3.connect(f"{feed.env['AIRFLOW_HOME']}/airflow.db", timeout=30) as database:
+        database.execute("UPDATE dag SET is_paused = ? WHERE dag_id = ?", (is_paused, ingest_dag_id(feed.name)))
+
+
 def kill_job(feed: Feed) -> None:
     """Kill the processes of the pipeline's job."""
     for process in psutil.process_iter():
@@ -342,7 +350,8 @@ def kill_job(feed: Feed) -> None:
 def test_windows_of_a_continuous_run_that_failed_have_asset_events_of_the_next_run(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
-    """Airflow sends no event of a task that fails, although the windows that it committed stay committed."""
+    """Airflow sends no event of a task that fails, although the windows that it committed stay committed. The next run
+    is ended by a pause."""
     server, database = feed.mysql, feed.database
     feed.use(f"{{connect: '{spark_connect.url}'}}")
     text = feed.yaml.read_text().replace("start: latest", "start: earliest")
@@ -354,8 +363,8 @@ def test_windows_of_a_continuous_run_that_failed_have_asset_events_of_the_next_r
         database=database,
     )
 
-    def published() -> int:
-        return len(feed.records("orders")) if topics_of(feed.kafka.bootstrap, feed.topic("orders")) else 0
+    def published(table: str = "orders") -> int:
+        return len(feed.records(table)) if topics_of(feed.kafka.bootstrap, feed.topic(table)) else 0
 
     def wait_until(is_over: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 240
@@ -373,9 +382,15 @@ def test_windows_of_a_continuous_run_that_failed_have_asset_events_of_the_next_r
     assert feed.runner.read_states()["ingest"] == "failed"
     assert window_events(feed) == []
 
-    feed.yaml.write_text(feed.yaml.read_text().replace("run_for: 10m", "run_for: 10s"))
     server.execute("INSERT INTO items VALUES (1), (2)", database=database)
-    assert feed.do("run") == IN_FULL
+    feed.runner.begin("run")
+    wait_until(lambda: published("items") == 2)
+    time.sleep(2 * LOOK_SECONDS)  # so that the task sees the DAG before the pause
+    set_paused(feed, is_paused=True)
+    assert feed.runner.read_states() == IN_FULL
+    assert "the run was asked to end" in feed.runner.text()
+    set_paused(feed, is_paused=False)
+    feed.yaml.write_text(feed.yaml.read_text().replace("run_for: 10m", "run_for: 10s"))
     events = {event["topic"]: event for event in window_events(feed)}
     orders, items = events[feed.topic("orders")], events[feed.topic("items")]
     assert len(window_events(feed)) == 2, "an event for each topic"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -37,6 +38,12 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.slept.append(round(seconds, 3))
         self.now += seconds
+
+    def seconds_of(self, call: Callable[[], object]) -> float:
+        """The time that ``call`` takes."""
+        began = self.now
+        call()
+        return self.now - began
 
 
 @pytest.fixture
@@ -84,12 +91,10 @@ def test_a_pause_is_as_long_as_the_settings_say_at_its_end(clock: Clock) -> None
 
 def test_pauses_after_errors_double_up_to_a_limit_and_begin_anew_after_a_success(clock: Clock) -> None:
     pace = Pace(0.0, 3600.0)
-    for _ in range(7):
-        pace.fail(ERROR)
-    assert clock.slept == [1, 2, 4, 8, 16, MOST_PAUSE_SECONDS, MOST_PAUSE_SECONDS]
+    pauses = [clock.seconds_of(lambda: pace.fail(ERROR)) for _ in range(7)]
+    assert pauses == [1, 2, 4, 8, 16, MOST_PAUSE_SECONDS, MOST_PAUSE_SECONDS]
     pace.succeed()
-    pace.fail(ERROR)
-    assert clock.slept[-1] == 1
+    assert clock.seconds_of(lambda: pace.fail(ERROR)) == 1
 
 
 def test_changes_that_are_left_do_not_wait_for_the_next_window(clock: Clock) -> None:
@@ -106,7 +111,7 @@ def test_an_error_ends_the_run_if_no_time_is_left_for_another_attempt(clock: Clo
     pace.fail(ERROR)
     with pytest.raises(SourceUnavailableError, match="the server is away"):
         pace.fail(ERROR)
-    assert clock.slept == [1, 2]
+    assert clock.now == 1003
 
 
 def test_errors_in_sequence_end_a_run_after_some_minutes_however_long_it_is(clock: Clock) -> None:
@@ -127,10 +132,34 @@ def test_an_error_that_another_process_may_not_have_ends_a_run_at_once(clock: Cl
 
 def test_a_busy_pipeline_is_no_failure_of_the_run(clock: Clock) -> None:
     pace = Pace(0.0, 600.0)
+    pauses = set()
+    while not pace.is_over:
+        pauses.add(clock.seconds_of(lambda: pace.fail(PipelineBusyError("another run"))))
+    assert clock.now == 1600.0
+    assert max(pauses) == 2, "it goes on soon after a long operation"
+
+
+def test_a_run_that_is_asked_to_end_waits_for_nothing(clock: Clock) -> None:
+    pace = Pace(600.0, 3600.0, 90.0, lambda: clock.now >= 1010)
+    assert pace.begin()
+    assert not pace.begin()
+    assert (clock.now, pace.left_seconds) == (1010, 0)
+
+
+def test_a_run_that_is_asked_to_end_while_another_one_blocks_it_has_not_failed(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0, 0.0, lambda: clock.now >= 1001)
     while not pace.is_over:
         pace.fail(PipelineBusyError("another run"))
-    assert clock.now == 1600.0
-    assert max(clock.slept) == 2, "it goes on soon after a long operation"
+    pace.check_end()
+
+
+def test_a_run_that_is_asked_to_end_while_it_fails_has_failed(clock: Clock) -> None:
+    pace = Pace(0.0, 3600.0, 0.0, lambda: clock.now >= 1005)
+    while not pace.is_over:
+        pace.fail(ERROR)
+    assert clock.now == 1005
+    with pytest.raises(SourceUnavailableError, match="the server is away"):
+        pace.check_end()
 
 
 @pytest.mark.parametrize("error", [PipelineBusyError("another run"), ReplacedWindowError("another server"), ERROR])

@@ -1,0 +1,52 @@
+"""A job is asked to end when its DAG gets paused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from changefeed.airflow.pause_watch import PauseWatch
+
+
+class Dag:
+    """A DAG whose state is known after each of ``answers``; an exception is raised."""
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        self._answers: Iterator[bool | Exception] = iter(answers)
+        self.all_asked = threading.Event()
+
+    def is_paused(self) -> bool:
+        answer = next(self._answers, None)
+        if answer is None:
+            self.all_asked.set()
+            return False
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def is_stopped(dag: Dag, stop: Path) -> bool:
+    with PauseWatch(dag.is_paused, stop, look_seconds=0.001) as watch:
+        while not dag.all_asked.wait(0.01) and watch._thread.is_alive():
+            pass
+    return stop.exists()
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([False, False], False),
+        ([False, True], True),
+        ([False, RuntimeError("Airflow is away"), True], True),
+        ([True, True], False),
+        ([True, False, True], True),
+    ],
+    ids=["active", "paused", "after an error", "paused before", "paused before and again"],
+)
+def test_a_job_is_asked_to_end_if_its_dag_was_active_before_the_pause(
+    answers: list[bool | Exception], expected: bool, tmp_path: Path
+) -> None:
+    assert is_stopped(Dag(*answers), tmp_path / "stop") is expected
