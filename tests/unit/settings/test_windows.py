@@ -68,10 +68,13 @@ def test_the_setting_shapes_no_message() -> None:
     [
         (
             "values: {decimal: string, temporal: iso, documents: text}\nfollowers: [{connection: mysql_copy}]",
-            "`windows` and `followers` may not",
+            "`windows` does not work with `followers`: .* half an hour. Remove one of them",
         ),
         ("deadline_minutes: 10", "would alert in each run"),
-        ("spark: {master: yarn, deploy_mode: cluster, deferrable: true}", "`windows` and `spark.deferrable` may not"),
+        (
+            "spark: {master: yarn, deploy_mode: cluster, deferrable: true}",
+            "`windows` does not work with `spark.deferrable`: .*Remove one of them",
+        ),
     ],
 )
 def test_what_needs_windows_of_minutes_is_refused_beside_it(other: str, reason: str) -> None:
