@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -179,11 +180,13 @@ def exceeded_limits(
             ("lag", f"pipeline {pipeline!r} is {lag_seconds:,.0f} seconds behind (limit {limits.lag_seconds:,})")
         )
     if limits.freshness_seconds is not None and freshness and freshness.p99_seconds > limits.freshness_seconds:
+        since = datetime.fromtimestamp(freshness.since_ms / 1000, UTC)
         exceeded.append(
             (
                 "freshness",
-                f"pipeline {pipeline!r} published changes up to {freshness.p99_seconds:,.1f} seconds after their "
-                f"commit for 99 % of the last hour ({freshness.windows:,} windows; limit {limits.freshness_seconds:g})",
+                f"pipeline {pipeline!r}: for 1 % of the time since {since:%Y-%m-%d %H:%M:%S} UTC a change was in Kafka "
+                f"{freshness.p99_seconds:,.1f} seconds or more after its commit (limit {limits.freshness_seconds:g}, "
+                f"{freshness.windows:,} windows)",
             )
         )
     return exceeded
