@@ -27,16 +27,17 @@ def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] 
 
     If a notifier fails, the error is logged and the task continues. Without ``context`` the current task's is used.
     """
-    _send(pipeline.name, pipeline.alerts.notify, kind, text, context)
+    notify_by(pipeline.alerts.notify, pipeline.name, kind, text, context)
 
 
-def _send(
-    pipeline: str,
+def notify_by(
     notifiers: Sequence[NotifierSettings],
+    pipeline: str,
     kind: str,
     text: str,
-    context: Mapping[str, Any] | None,
+    context: Mapping[str, Any] | None = None,
 ) -> None:
+    """As `notify`, for the pipeline of this name, by ``notifiers``."""
     if not notifiers:
         return
     _log.warning("alert %s: %s", kind, text)
@@ -138,7 +139,7 @@ async def deadline_missed(pipeline: str, notify: list[dict[str, Any]] | None = N
     """
     text = f"a run of pipeline {pipeline!r} has not finished by its deadline"
     notifiers = await asyncio.to_thread(_notifiers_of, pipeline, notify)
-    await asyncio.to_thread(_send, pipeline, notifiers, "deadline missed", text, {})
+    await asyncio.to_thread(notify_by, notifiers, pipeline, "deadline missed", text, {})
 
 
 def _notifiers_of(pipeline: str, stored: list[dict[str, Any]] | None) -> Sequence[NotifierSettings]:
