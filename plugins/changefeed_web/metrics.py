@@ -49,10 +49,10 @@ METRICS = {
         ("pipeline", "table"),
     ),
     "changefeed_freshness_p50_seconds": Metric(
-        "Seconds from commit to Kafka that half of the last hour's windows did not exceed"
+        "Seconds from commit to Kafka that a change took at most, half of the time in the last hour"
     ),
     "changefeed_freshness_p99_seconds": Metric(
-        "Seconds from commit to Kafka that changes took at most 99 % of the last hour"
+        "Seconds from commit to Kafka that a change took at most, 99 % of the time in the last hour"
     ),
     "changefeed_snapshot_chunks": Metric("Chunks that the last snapshot has published"),
     "changefeed_snapshot_rows": Metric("Rows that the last snapshot has read"),

@@ -98,7 +98,8 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True, names: Names = [])
     If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows.
     ``freshness`` says how soon after their commit changes were in Kafka: ``p50_seconds`` and ``p99_seconds`` of the
     ``windows`` that were sealed since ``since_ms``, at most an hour ago, and the seconds of each of ``tables`` in its
-    last window. A window counts with its oldest change. Null if no window of the last hour has rows.
+    last window. A window counts with its oldest change, and for as long as that waited. Null if no window of the last
+    hour has rows.
     """
     pipelines, bundled, errors = all_pipelines()
     chosen = {name: pipelines[name] for name in names if name in pipelines} if names else pipelines

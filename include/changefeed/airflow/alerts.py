@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -26,16 +27,17 @@ def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] 
 
     If a notifier fails, the error is logged and the task continues. Without ``context`` the current task's is used.
     """
-    _send(pipeline.name, pipeline.alerts.notify, kind, text, context)
+    notify_by(pipeline.alerts.notify, pipeline.name, kind, text, context)
 
 
-def _send(
-    pipeline: str,
+def notify_by(
     notifiers: Sequence[NotifierSettings],
+    pipeline: str,
     kind: str,
     text: str,
-    context: Mapping[str, Any] | None,
+    context: Mapping[str, Any] | None = None,
 ) -> None:
+    """As `notify`, for the pipeline of this name, by ``notifiers``."""
     if not notifiers:
         return
     _log.warning("alert %s: %s", kind, text)
@@ -137,7 +139,7 @@ async def deadline_missed(pipeline: str, notify: list[dict[str, Any]] | None = N
     """
     text = f"a run of pipeline {pipeline!r} has not finished by its deadline"
     notifiers = await asyncio.to_thread(_notifiers_of, pipeline, notify)
-    await asyncio.to_thread(_send, pipeline, notifiers, "deadline missed", text, {})
+    await asyncio.to_thread(notify_by, notifiers, pipeline, "deadline missed", text, {})
 
 
 def _notifiers_of(pipeline: str, stored: list[dict[str, Any]] | None) -> Sequence[NotifierSettings]:
@@ -179,11 +181,13 @@ def exceeded_limits(
             ("lag", f"pipeline {pipeline!r} is {lag_seconds:,.0f} seconds behind (limit {limits.lag_seconds:,})")
         )
     if limits.freshness_seconds is not None and freshness and freshness.p99_seconds > limits.freshness_seconds:
+        since = datetime.fromtimestamp(freshness.since_ms / 1000, UTC)
         exceeded.append(
             (
                 "freshness",
-                f"pipeline {pipeline!r} published changes up to {freshness.p99_seconds:,.1f} seconds after their "
-                f"commit for 99 % of the last hour ({freshness.windows:,} windows; limit {limits.freshness_seconds:g})",
+                f"pipeline {pipeline!r}: for 1 % of the time since {since:%Y-%m-%d %H:%M:%S} UTC a change was in Kafka "
+                f"{freshness.p99_seconds:,.1f} seconds or more after its commit (limit {limits.freshness_seconds:g}, "
+                f"{freshness.windows:,} windows)",
             )
         )
     return exceeded

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
-from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
+from changefeed.airflow.alerts import exceeded_limits, notify, notify_by, parked_text
 from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.ingest_dag import SCHEDULE_START, ingest_dag_id
 from changefeed.airflow.reporting import report_position, table_lines
 from changefeed.airflow.tasks import fail_fast
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.model.connection import AnswerLimits
-from changefeed.settings.file import load_pipelines, pipelines_folder
+from changefeed.settings.file import load_pipelines, pipelines_folder, read_name, read_notifiers
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.site import FreshnessSettings, load_site
 from changefeed.state.variable_store import VariableCheckpointStore
@@ -81,7 +81,8 @@ def _every_minutes() -> int:
 def check_freshness(has_file_times: bool) -> None:
     """Compare each pipeline with its limits, and send an alert for each limit that is exceeded.
 
-    Fails with all alerts in its message. Pipelines without a schedule are checked only if they have a limit.
+    Fails with all alerts in its message. An invalid file is an alert too, by its own notifiers. Pipelines without
+    a schedule are checked only if they have a limit.
     """
     from changefeed.operations.lateness import is_checked
 
@@ -90,9 +91,12 @@ def check_freshness(has_file_times: bool) -> None:
     checked = [pipeline for _, pipeline in sorted(pipelines.items()) if is_checked(pipeline)]
     positions = _read_positions(checked)
     _log_positions(positions)
-    texts = [_describe_refused(path) for path in sorted(refused)]
-    for text in texts:
+    texts = []
+    for path in sorted(refused):
+        text = _describe_refused(path)
         _log.error("%s", text)
+        notify_by(read_notifiers(path), read_name(path), "invalid file", text)
+        texts.append(text)
     for pipeline, position in zip(checked, positions, strict=True):
         try:
             written_at = _written_at(pipeline) if has_file_times else None

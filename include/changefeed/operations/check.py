@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from itertools import islice
 
@@ -21,6 +22,7 @@ from changefeed.errors import (
     TopicError,
 )
 from changefeed.ingest.begin import check_begin, check_begin_topics
+from changefeed.ingest.handover import MOST_WAIT_SECONDS
 from changefeed.kafka.fencing import check_transactions
 from changefeed.kafka.log_compaction import describe_late, late_settings
 from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
@@ -37,6 +39,8 @@ from changefeed.pipeline.plan import Plan, plan
 from changefeed.pipeline.topics import captured_routes, required_topics
 from changefeed.pipeline.unknown_tables import check_plan
 from changefeed.pipeline.windows import last_stable_state
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.schedule import longest_pause
 from changefeed.snapshot.automatic import describe_automatic, takes_snapshots
 from changefeed.snapshot.hidden_bounds import check_bounds
 from changefeed.snapshot.planning import check_row_images, check_takes_snapshots
@@ -163,6 +167,42 @@ def _partitions(topics: Mapping[str, TopicSettings], counts: Mapping[str, int]) 
         yield warn(f"and {len(others) - _SHOWN} more topics with another number of partitions than the settings say")
 
 
+def _schedule(context: CheckContext) -> Iterator[Finding]:
+    """Warn of a schedule that does not fit the time of a continuous run."""
+    if misfit := describe_misfit(context.connections.pipeline):
+        yield warn(misfit)
+
+
+def describe_misfit(pipeline: Pipeline) -> str | None:
+    """Why continuous runs of the pipeline's schedule do not follow one another as `windows.run_for` says, with a
+    remedy; None if they do, if they are not continuous, or without a schedule."""
+    windows, pause = pipeline.windows, longest_pause(pipeline.schedule)
+    if windows is None:
+        return None
+    schedule, run_for = f"`schedule: {pipeline.schedule!r}`", f"`windows.run_for: {windows.run_for}`"
+    remedy = 'Set `schedule: "@continuous"`: then the next run begins when the time of the last one is over'
+    if pipeline.schedule == "@once":
+        return f"{schedule} has one run, which ends after {run_for}: nothing is published after it. {remedy}"
+    if pause is None:
+        return None
+    gap = pause - timedelta(seconds=windows.run_seconds + MOST_WAIT_SECONDS)
+    if gap > timedelta(0):
+        return (
+            f"{schedule} begins runs up to {_minutes(pause)} apart. A run ends {MOST_WAIT_SECONDS:g} seconds after "
+            f"{run_for}, and after that nothing is published for up to {_minutes(gap)}. {remedy}"
+        )
+    if pause < timedelta(seconds=windows.run_seconds):
+        return (
+            f"with {schedule} the next run takes over every {_minutes(pause)}, with a new Spark job, so {run_for} has "
+            f"no effect. {remedy}"
+        )
+    return None
+
+
+def _minutes(time: timedelta) -> str:
+    return f"{round(time.total_seconds() / 60, 1):,} minutes".replace(".0 ", " ")
+
+
 def _brokers(count: int) -> str:
     return "1 broker" if count == 1 else f"{count} brokers"
 
@@ -274,6 +314,7 @@ def _neighbours(context: CheckContext) -> Iterator[Finding]:
 
 
 PARTS: tuple[Part, ...] = (
+    _schedule,
     _source,
     _kafka,
     _routes,

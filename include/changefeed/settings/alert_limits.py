@@ -13,7 +13,7 @@ class AlertLimits(Section):
     """Limits that send an alert."""
 
     freshness_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Alert if changes were in Kafka later than this after their commit in more than 1 % of the last hour's windows."""
+    """Alert if, for 1 % of the time in the last hour, a change was in Kafka later than this after its commit."""
     headroom_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Alert if the server purges the checkpoint's binlog file in less than this."""
     lag_bytes: Positive | None = None

@@ -12,6 +12,7 @@ import yaml
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import NotifierSettings
 from changefeed.settings.yaml_file import parse_section, settings_text
 from changefeed.settings.yaml_text import MAX_CHARACTERS, YAML_ERRORS, YamlText
 
@@ -133,6 +134,15 @@ def read_name(path: Path) -> str:
     except SettingsError:
         name = None
     return path.stem if name is None else name
+
+
+def read_notifiers(path: Path) -> list[NotifierSettings]:
+    """The notifiers in a file, whatever else is wrong in it; none if they are wrong too, or if it is not YAML."""
+    try:
+        values = YamlText.of(settings_text(path)).values
+        return [NotifierSettings.model_validate(each) for each in values["alerts"]["notify"]]
+    except (SettingsError, *YAML_ERRORS):
+        return []
 
 
 @lru_cache(maxsize=2000)

@@ -115,8 +115,9 @@ class FollowedFile:
             return
         self._reported = error
         _log.warning(
-            "the changed file of pipeline %s cannot be used: %s. This run goes on with the settings that it has; the "
-            "next one would fail. Correct the file: then it takes effect at the next window",
+            "the changed file of pipeline %s cannot be used: %s. Until its time is over this run goes on with the "
+            "settings that it has. Then no run follows, as Airflow has no DAG of an invalid or missing file. Correct "
+            "the file: it takes effect at the next window, and runs follow again",
             self._pipeline.name,
             error,
         )

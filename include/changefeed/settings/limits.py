@@ -295,13 +295,13 @@ def find_windows_problem(pipeline: PipelineSettings) -> str | None:
     """Why the pipeline cannot have the setting `windows`; None if it can."""
     if pipeline.followers:
         return (
-            "`windows` and `followers` may not be brought together: a follower needs each window since its last run, "
-            "and with a window a second the commit log has those of half an hour"
+            "`windows` does not work with `followers`: a follower needs each window since its last run, and with a "
+            "window a second the commit log only has those of the last half an hour. Remove one of them"
         )
     if pipeline.spark.deferrable:
         return (
-            "`windows` and `spark.deferrable` may not be brought together: the task moves the checkpoint while the job "
-            "publishes, which a deferred task cannot"
+            "`windows` does not work with `spark.deferrable`: the task moves the checkpoint while the job publishes, "
+            "and a deferred task cannot. Remove one of them"
         )
     minutes, windows = pipeline.deadline_minutes, pipeline.windows
     if minutes is not None and windows is not None and 60 * minutes < windows.run_seconds + _HANDOVER_SECONDS:

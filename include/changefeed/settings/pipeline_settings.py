@@ -451,6 +451,15 @@ class WindowSettings(Section):
             )
         return text
 
+    @model_validator(mode="after")
+    def _check_times(self) -> WindowSettings:
+        if self.every_seconds > self.run_seconds:
+            raise ValueError(
+                f"expected `every` of at most `run_for: {self.run_for}`, found `every: {self.every}`: a run's "
+                "time would be over before its second window. Set a shorter `every`, or a longer `run_for`"
+            )
+        return self
+
 
 class PipelineSettings(Section):
     """The settings of a file in `include/pipelines/`, each checked by itself. `Pipeline` checks combinations."""

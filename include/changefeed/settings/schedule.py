@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 
 from croniter import CroniterError, croniter
 
@@ -16,6 +17,9 @@ _CRON = {
     "@yearly": "0 0 1 1 *",
 }
 _PRESETS = ("@once", "@continuous", *_CRON)
+_FRIDAY_NOON = datetime(2024, 1, 5, 12, tzinfo=UTC)
+_MOST_PAUSES = 2000
+"""Of a schedule with more runs in a week, so many are compared: each minute until the night of Saturday."""
 
 
 def check_schedule(text: str | None) -> str | None:
@@ -33,6 +37,18 @@ def last_scheduled(schedule: str | None, before: datetime) -> datetime | None:
         return None
     time: datetime = croniter(_CRON.get(schedule, schedule), before).get_prev(datetime)
     return time
+
+
+def longest_pause(schedule: str | None) -> timedelta | None:
+    """The longest time between the starts of two runs of ``schedule`` in a week; None if it has no repeated times."""
+    if schedule in (None, "@once", "@continuous"):
+        return None
+    longest, starts = timedelta(0), croniter(_CRON.get(schedule, schedule), _FRIDAY_NOON).all_next(datetime)
+    for start, following in islice(pairwise(starts), _MOST_PAUSES):
+        longest = max(longest, following - start)
+        if following - _FRIDAY_NOON > timedelta(weeks=1):
+            break
+    return longest
 
 
 def _is_cron(text: str) -> bool:

@@ -33,11 +33,15 @@ class Late:
     alerts: Path
     """The file to which its notifier writes."""
 
+    @property
+    def notifier(self) -> dict[str, object]:
+        """Its notifier, as in a pipeline's file."""
+        text = "{{ run_id }} {{ changefeed.kind }}: {{ changefeed.text }}"
+        return {"notifier": NOTIFIER, "arguments": {"path": str(self.alerts), "text": text}}
+
     def write(self, **more: object) -> None:
         """Write its file, with its notifier and the settings ``more``."""
-        text = "{{ run_id }} {{ changefeed.kind }}: {{ changefeed.text }}"
-        notify = [{"notifier": NOTIFIER, "arguments": {"path": str(self.alerts), "text": text}}]
-        alerts = {"lag_seconds": HOUR, "notify": notify, **dict(more.pop("alerts", {}))}  # type: ignore[call-overload]
+        alerts = {"lag_seconds": HOUR, "notify": [self.notifier], **dict(more.pop("alerts", {}))}  # type: ignore[call-overload]
         settings = yaml.safe_load((self.site.pipelines / "idle.yaml").read_text())
         settings |= {"name": self.name, "tables": {"include": [f"{self.name}.*"]}, "alerts": alerts, **more}
         (self.site.pipelines / f"{self.name}.yaml").write_text(yaml.safe_dump(settings))
@@ -115,13 +119,14 @@ def test_check_passes_within_the_limits_and_names_invalid_files(late: Late) -> N
     assert state == "success", log
     assert alerts == []
     invalid = late.site.pipelines / "invalid.yaml"
-    invalid.write_text("name: [\n")
+    invalid.write_text(yaml.safe_dump({"name": "invalid", "alerts": {"notify": [late.notifier]}}))
     try:
-        state, log, _ = late.check()
+        state, log, alerts = late.check()
     finally:
         invalid.unlink()
-    assert state == "failed"
-    assert "the file 'invalid.yaml' is invalid, so its pipeline has no DAG" in log
+    text = "the file 'invalid.yaml' is invalid, so its pipeline has no DAG: `changefeed check` shows the error"
+    assert (state, alerts) == ("failed", [f"invalid file: {text}"])
+    assert text in log
     assert f"pipeline '{late.name}'" not in log
 
 

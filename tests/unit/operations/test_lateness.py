@@ -6,13 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from changefeed.errors import SourceUnavailableError
+from changefeed.errors import SettingsError, SourceUnavailableError
+from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.connection import from_environment
+from changefeed.operations.check import check, describe_misfit
+from changefeed.operations.finding import Level
 from changefeed.operations.lag import UNKNOWN, Position, Retention
 from changefeed.operations.lateness import describe_lateness, due_time, is_checked
+from changefeed.operations.neighbours import Neighbours
 from changefeed.operations.status import Status
+from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import parse_pipeline
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.schedule import last_scheduled
+from changefeed.settings.schedule import last_scheduled, longest_pause
 from changefeed.settings.site import FreshnessSettings
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -29,6 +35,10 @@ def behind(lag_minutes: float | None, committed_minutes_ago: float, own_changes:
     lag = None if lag_minutes is None else lag_minutes * 60
     status = Status("shop", "behind", committed_at_ms=int(committed.timestamp() * 1000), lag_bytes=1)
     return Position(status, Retention(lag, None, None, own_changes))
+
+
+def no_store() -> CheckpointStore:
+    raise SettingsError("Airflow is not here")
 
 
 def lateness(position: Position, of: Pipeline | None = None, written: timedelta = timedelta(days=1)) -> str | None:
@@ -52,6 +62,52 @@ def lateness(position: Position, of: Pipeline | None = None, written: timedelta 
 def test_last_scheduled_time_is_before_the_moment(schedule: str | None, expected: str | None) -> None:
     found = last_scheduled(schedule, NOON)
     assert (found and f"{found:%Y-%m-%d %H:%M}") == expected
+
+
+@pytest.mark.parametrize(
+    ("schedule", "minutes"),
+    [
+        ("*/5 * * * *", 5),
+        ("*/7 * * * *", 7),
+        ("* 9-17 * * 1-5", 63 * 60 + 1),
+        ("* * * * * */30", 0.5),
+        ("@hourly", 60),
+        ("@yearly", 365 * 24 * 60),
+        ("0 0 29 2 *", 1461 * 24 * 60),
+        ("@continuous", None),
+        ("@once", None),
+        (None, None),
+    ],
+)
+def test_longest_pause_is_between_two_runs_of_a_week(schedule: str | None, minutes: float | None) -> None:
+    assert longest_pause(schedule) == (minutes and timedelta(minutes=minutes))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "windows", "reason"),
+    [
+        ("'@daily'", "{}", "after that nothing is published for up to 1,428.5 minutes"),
+        ("'*/30 * * * *'", "{run_for: 5m}", "after that nothing is published for up to 23.5 minutes"),
+        ("'@once'", "{}", "has one run, which ends after `windows.run_for: 10m`: nothing is published after it"),
+        ("'*/5 * * * *'", "{}", "takes over every 5 minutes, with a new Spark job, so `windows.run_for: 10m` has no"),
+        ("'*/10 * * * *'", "{}", None),
+        ("'*/7 * * * *'", "{run_for: 6m}", None),
+        ("'@continuous'", "{run_for: 10s}", None),
+        ("null", "{}", None),
+    ],
+)
+def test_check_warns_of_a_schedule_that_does_not_fit_run_for(schedule: str, windows: str, reason: str | None) -> None:
+    found = describe_misfit(pipeline(schedule, f"windows: {windows}\n"))
+    assert (reason is None) == (found is None), found
+    assert (reason or "") in (found or "")
+    assert found is None or 'Set `schedule: "@continuous"`' in found
+    assert describe_misfit(pipeline(schedule)) is None
+
+
+def test_check_warns_of_the_default_schedule_beside_windows() -> None:
+    of = parse_pipeline("name: shop\nsource: {connection: m}\nkafka: {connection: k}\nwindows: {}\n", "shop.yaml")
+    findings = check(PipelineConnections(of, from_environment), Neighbours({}, from_environment), no_store)
+    assert [Level.WARN, describe_misfit(of)] in [[each.level, each.text] for each in findings]
 
 
 def test_pipeline_is_late_if_a_scheduled_run_published_nothing() -> None:

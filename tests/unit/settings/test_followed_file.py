@@ -184,7 +184,7 @@ def test_an_invalid_file_is_logged_once_and_changes_nothing(
         os.utime(folder / "shop.yaml")
     (message,) = [record.getMessage() for record in caplog.records]
     assert "shop" in message
-    assert "goes on with the settings that it has" in message
+    assert "Until its time is over this run goes on with the settings that it has. Then no run follows" in message
     assert "shop.yaml" in message or "no pipeline 'shop'" in message
     (folder / "shop.yaml").write_text(YAML)
     assert file.read_changed() is None

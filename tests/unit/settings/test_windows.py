@@ -36,11 +36,22 @@ def test_any_other_text_is_refused_with_an_example(text: str) -> None:
         ("{run_for: 61m}", "10s to 1h"),
         ("{max_seconds: 1}", "max_seconds"),
         ("{max_rows: 0}", "max_rows"),
+        (
+            "{every: 10m, run_for: 10s}",
+            "line 4: 'windows'.*expected `every` of at most `run_for: 10s`, found `every: 10m`: a run's time would be "
+            "over before its second window. Set a shorter `every`, or a longer `run_for`",
+        ),
     ],
 )
 def test_values_that_make_no_sense_are_refused(windows: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         parse_pipeline(f"{YAML}windows: {windows}\n", "shop.yaml")
+
+
+def test_a_run_may_have_one_window() -> None:
+    windows = parse_pipeline(f"{YAML}windows: {{every: 10m, run_for: 600s}}\n", "shop.yaml").windows
+    assert windows is not None
+    assert windows.every_seconds == windows.run_seconds
 
 
 def test_the_setting_shapes_no_message() -> None:
@@ -57,10 +68,13 @@ def test_the_setting_shapes_no_message() -> None:
     [
         (
             "values: {decimal: string, temporal: iso, documents: text}\nfollowers: [{connection: mysql_copy}]",
-            "`windows` and `followers` may not",
+            "`windows` does not work with `followers`: .* half an hour. Remove one of them",
         ),
         ("deadline_minutes: 10", "would alert in each run"),
-        ("spark: {master: yarn, deploy_mode: cluster, deferrable: true}", "`windows` and `spark.deferrable` may not"),
+        (
+            "spark: {master: yarn, deploy_mode: cluster, deferrable: true}",
+            "`windows` does not work with `spark.deferrable`: .*Remove one of them",
+        ),
     ],
 )
 def test_what_needs_windows_of_minutes_is_refused_beside_it(other: str, reason: str) -> None:
