@@ -43,7 +43,7 @@ from changefeed_web.access import (
 from changefeed_web.activity import SealedWindow, freshness, last_hour
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
-from changefeed_web.dag_state import dag_states, last_errors
+from changefeed_web.dag_state import dag_state, dag_states, last_errors
 from changefeed_web.headline import headline
 from changefeed_web.loading import missing_dags
 from changefeed_web.readings import Staleness
@@ -216,12 +216,28 @@ def _change(name: str, body: PipelineBody, user: Any, if_match: str | None) -> P
 def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> None:
     """Delete a pipeline's YAML.
 
-    Answers 412 if it changed since the version of ``If-Match``. Checkpoint, commit log and topics are not deleted.
+    Answers 412 if it changed since the version of ``If-Match``, and 409 while a continuous run publishes: pause the
+    pipeline and cancel the run first. Checkpoint, commit log and topics are not deleted.
     """
     require_permission(user, "DELETE", name)
+    _require_no_continuous_run(pipeline_of(name))
     _change_if_match(name, lambda folder, tag: folder.delete(name, tag), if_match)
     write_audit_log(user, "delete", name, tag=if_match)
     readings.forget(name)
+
+
+def _require_no_continuous_run(pipeline: Pipeline) -> None:
+    """Answer 409 while a continuous run publishes: it would go on until its time is over, and no route would end it."""
+    if pipeline.windows is None:
+        return
+    dag = dag_state(ingest_dag_id(pipeline.name))
+    if under_way := [run_id for run_id in dag["running"] if run_id not in dag["held"]]:
+        raise HTTPException(
+            409,
+            f"expected no run of pipeline {pipeline.name!r} under way, found {under_way[0]}, which would publish until "
+            f"its time, {pipeline.windows.run_for}, is over. Nothing was deleted. Pause the pipeline and cancel the "
+            "run, then delete it",
+        )
 
 
 def _read_text(name: str) -> PipelineText:

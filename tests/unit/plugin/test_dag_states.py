@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
-from changefeed_web import actions, dag_state
+from changefeed.settings.folder import PipelineFolder
+from changefeed_web import actions, dag_state, pipelines
 from changefeed_web.dag_state import dag_states, last_errors
 
 BEGAN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
@@ -138,3 +140,38 @@ def test_log_is_read_outside_of_the_session_and_its_last_lines_are_kept(monkeypa
     monkeypatch.setattr(dag_state, "_read_log", read)
     assert list(dag_state.running_log("g", "1", "ingest")) == [str(number) for number in range(1000, 6000)]
     assert list(dag_state.running_log("f", "1", "ingest")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "running", "held", "is_deleted"),
+    [
+        ("windows: {every: 1s}\n", ["r"], [], False),
+        ("windows: {every: 1s}\n", ["r"], ["r"], True),
+        ("windows: {every: 1s}\n", [], [], True),
+        ("", ["r"], [], True),
+    ],
+    ids=["publishes", "is held", "has ended", "ends by itself"],
+)
+def test_continuous_pipeline_is_not_deleted_while_its_run_publishes(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    settings: str,
+    running: list[str],
+    held: list[str],
+    is_deleted: bool,
+) -> None:
+    """Its job would publish on, and could not be cancelled."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(f"name: shop\nsource: {{connection: m}}\nkafka: {{connection: k}}\n{settings}")
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
+    monkeypatch.setattr(pipelines, "require_permission", lambda *_, **__: None)
+    monkeypatch.setattr(pipelines, "write_audit_log", lambda *_, **__: None)
+    monkeypatch.setattr(pipelines, "dag_state", lambda _: {"running": running, "held": held})
+    tag = PipelineFolder(tmp_path).text("shop").tag
+    if is_deleted:
+        pipelines.delete_pipeline("shop", None, tag)
+    else:
+        with pytest.raises(HTTPException, match="Pause the pipeline and cancel the run, then delete it") as refused:
+            pipelines.delete_pipeline("shop", None, tag)
+        assert refused.value.status_code == 409
+    assert file.exists() is not is_deleted
