@@ -7,6 +7,7 @@ from typing import Any
 
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.freshness import recent_freshness
+from changefeed.model.sealed_period import HOUR_MS, SealedPeriod
 from changefeed.model.seek import SeekRecord
 
 BIN_SECONDS = 120
@@ -16,8 +17,8 @@ BINS = 30
 
 @dataclass(frozen=True)
 class SealedWindow:
-    """What is shown of a sealed window: its range, its rows, when it was frozen and sealed, and how soon after their
-    commit its changes were in Kafka, as in a manifest."""
+    """What is shown of a sealed window: its range, its rows, when it was frozen and sealed, how soon after their commit
+    its changes were in Kafka, as in a manifest, and its dead letters."""
 
     number: int
     start: BinlogCoordinates
@@ -26,6 +27,7 @@ class SealedWindow:
     sealed_at_ms: int
     rows: int
     freshness_seconds: Mapping[str, float] = field(default_factory=dict)
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,14 @@ def freshness(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any] | 
     """The freshness of the last hour as plain values; None if no window of it has rows."""
     found = recent_freshness(((window.sealed_at_ms, window.freshness_seconds) for window in windows), now_ms)
     return None if found is None else asdict(found)
+
+
+def recent_dead_letters(windows: Iterable[SealedWindow], merged: Iterable[SealedPeriod], now_ms: int) -> int:
+    """The dead letters of the last hour. Of windows that are ``merged`` they are those of all hours that the last hour
+    overlaps: it is not known when in its hour a merged window was sealed."""
+    since_ms = now_ms - HOUR_MS
+    of_windows = sum(window.dead_letters for window in windows if window.sealed_at_ms >= since_ms)
+    return of_windows + sum(period.dead_letters for period in merged if period.ends_ms > since_ms)
 
 
 def window_events(windows: Iterable[SealedWindow], *, together_seconds: float = 0.0) -> list[Event]:

@@ -58,7 +58,7 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     manifests = position.manifests(pipeline_of(name), limit, stale)
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
     shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
-    merged = position.merged_windows(pipeline_of(name), limit, stale)
+    merged = [one.to_json() for one in position.merged_windows(pipeline_of(name), limit, stale)]
     return {"windows": shown, "merged": merged, "stale": stale.to_json()}
 
 
