@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from changefeed.airflow.alerts import require_no_template_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.model.sealed_period import SealedPeriod
 from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, parse_pipeline, pipelines_folder, read_name
@@ -95,7 +96,10 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True, names: Names = [])
     ``template`` is the YAML of a new pipeline with the first of them. With ``name``, the answer has only
     ``pipelines``.
 
-    If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows.
+    If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows. If windows
+    of the hour may be merged, as at a window a second, they are counted since ``since_ms``, and rows of the minutes
+    before are null; otherwise ``since_ms`` is null.
+
     ``freshness`` says how soon after their commit changes were in Kafka: ``p50_seconds`` and ``p99_seconds`` of the
     ``windows`` that were sealed since ``since_ms``, at most an hour ago, and the seconds of each of ``tables`` in its
     last window. A window counts with its oldest change. Null if no window of the last hour has rows.
@@ -361,11 +365,13 @@ def _without_reasons(positions: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Live:
-    """What servers answered about a pipeline. Without an answer about its windows, ``windows`` is None."""
+    """What servers answered about a pipeline. Without an answer about its windows, ``windows`` is None. ``merged`` has
+    the newest hour of merged windows, if any."""
 
     position: dict[str, Any]
     windows: list[SealedWindow] | None
     stale: Staleness
+    merged: Sequence[SealedPeriod] = ()
 
 
 _NO_ANSWER = _Live(position.NO_ANSWER, None, Staleness())
@@ -377,9 +383,9 @@ def _read_live(pipeline: Pipeline) -> _Live:
     checkpoint = (at.get("last_known") or at).get("checkpoint")
     try:
         windows = position.sealed_windows(pipeline, checkpoint, stale)
+        return _Live(at, windows, stale, position.merged_windows(pipeline, 1, stale))
     except ChangefeedError:  # of Kafka: the position and the view of the windows show it
-        windows = None
-    return _Live(at, windows, stale)
+        return _Live(at, None, stale)
 
 
 def _describe_each(
@@ -436,7 +442,7 @@ def _describe(
         "standing": standing(dag, at, now),
         "position": at,
         "headline": headline(dag, at, now_ms, every_seconds) if at else None,
-        "last_hour": last_hour(live.windows, now_ms) if live and live.windows is not None else None,
+        "last_hour": last_hour(live.windows, now_ms, live.merged) if live and live.windows is not None else None,
         "freshness": freshness(live.windows, now_ms) if live and live.windows else None,
         "stale": live.stale.to_json() if live else None,
     }

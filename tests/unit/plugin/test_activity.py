@@ -56,7 +56,24 @@ def test_window_of_a_writer_whose_clock_is_ahead_is_in_the_last_bin() -> None:
 
 def test_windows_without_rows_are_not_the_newest() -> None:
     assert last_hour([window(1, 10, 0)], NOW)["newest_ms"] is None
-    assert last_hour([], NOW) == {"rows": [0] * BINS, "total": 0, "bin_seconds": BIN_SECONDS, "newest_ms": None}
+    assert last_hour([], NOW) == {
+        "rows": [0] * BINS,
+        "total": 0,
+        "bin_seconds": BIN_SECONDS,
+        "newest_ms": None,
+        "since_ms": None,
+    }
+
+
+def test_last_hour_begins_with_the_oldest_window_that_is_not_merged() -> None:
+    """What was before is not known by the minute, and is not 0."""
+    windows = [window(3, 10, 7), window(2, 3 * BIN_SECONDS + 60, 5)]
+    found = last_hour(windows, NOW, [period(0, 0)])
+    assert found["rows"] == [None] * (BINS - 4) + [5, 0, 0, 7]
+    assert (found["total"], found["since_ms"]) == (12, windows[-1].sealed_at_ms)
+    assert last_hour(windows, NOW, [period(2, 0)])["since_ms"] is None
+    complete = last_hour([*windows, window(1, 3601, 2)], NOW, [period(1, 0)])
+    assert (complete["since_ms"], complete["rows"][0]) == (None, 0)
 
 
 def test_dead_letters_are_of_the_last_hour_although_its_windows_are_merged() -> None:
