@@ -95,7 +95,6 @@ def _state(
         "known": model is not None and not model.is_stale,
         "last_parsed": _iso(model.last_parsed_time) if model else None,
         "paused": paused,
-        "schedule": model.timetable_summary if model else None,
         "next_run": _iso(model.next_dagrun_create_after) if model else None,
         "running": running,
         "held": [run_id for run_id in running if (dag_id, run_id) not in at_work] if paused else [],

@@ -151,6 +151,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     and when the oldest value was read (``read_at_ms``, null if nothing is known); otherwise ``stale`` is null. The
     answers about windows, tables, schemas and the other parts have the same ``stale``.
 
+    ``schedule`` is that of the YAML; null if runs start by hand.
     ``run_for`` is how long a run publishes windows if the pipeline's runs are continuous, otherwise null.
 
     If Airflow has not loaded the DAG, ``missing`` of ``dag`` has since when (``since``), whether it is ``overdue``, and
@@ -432,6 +433,7 @@ def _describe(
         "kafka": pipeline.kafka.connection,
         "tables": {"include": pipeline.tables.include, "exclude": pipeline.tables.exclude},
         "followers": [follower.connection for follower in pipeline.followers],
+        "schedule": pipeline.schedule,
         "run_for": pipeline.windows.run_for if pipeline.windows else None,
         "owner": pipeline.owner,
         "tags": pipeline.tags,

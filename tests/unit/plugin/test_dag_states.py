@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
+from changefeed.settings.file import parse_pipeline
 from changefeed.settings.folder import PipelineFolder
 from changefeed_web import actions, dag_state, pipelines
 from changefeed_web.dag_state import dag_states, last_errors
@@ -175,3 +177,14 @@ def test_continuous_pipeline_is_not_deleted_while_its_run_publishes(
             pipelines.delete_pipeline("shop", None, tag)
         assert refused.value.status_code == 409
     assert file.exists() is not is_deleted
+
+
+@pytest.mark.usefixtures("queries")
+@pytest.mark.parametrize("schedule", ["@continuous", "*/5 * * * *", None])
+def test_schedule_is_shown_as_in_the_yaml(monkeypatch: pytest.MonkeyPatch, schedule: str | None) -> None:
+    """Airflow shows the schedule of continuous runs as the time between two of them."""
+    monkeypatch.setattr(pipelines, "missing_dags", dict.fromkeys)
+    text = f"name: shop\nsource: {{connection: m}}\nkafka: {{connection: k}}\nschedule: {json.dumps(schedule)}\n"
+    pipeline = parse_pipeline(f"{text}windows: {{every: 1s}}\n", "shop.yaml")
+    (shown,) = pipelines._describe_each([pipeline], {}, None, [None])
+    assert shown["schedule"] == schedule
