@@ -16,6 +16,7 @@ from airflow.models import import_all_models
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancehistory import TaskInstanceHistory
 from fastapi import HTTPException
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
@@ -34,7 +35,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The statements that are sent to a database with three DAGs: `a` is paused and has two runs, `b` has one."""
     import_all_models()  # to which foreign keys of the tables refer
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    for model in (DagModel, DagRun, TaskInstance):
+    for model in (DagModel, DagRun, TaskInstance, TaskInstanceHistory):
         model.__table__.create(engine)  # type: ignore[attr-defined]
 
     @contextmanager
@@ -188,3 +189,59 @@ def test_schedule_is_shown_as_in_the_yaml(monkeypatch: pytest.MonkeyPatch, sched
     pipeline = parse_pipeline(f"{text}windows: {{every: 1s}}\n", "shop.yaml")
     (shown,) = pipelines._describe_each([pipeline], {}, None, [None])
     assert shown["schedule"] == schedule
+
+
+RUNS = {"planned": (0, 50), "old": (60, 760), "next": (600, 1300), "last": (1200, None)}
+ATTEMPTS = [
+    ("planned", "plan", 1, 8),
+    ("planned", "ingest", 10, 40),
+    ("old", "plan", 61, 68),
+    ("old", "ingest", 70, 200),
+    ("next", "plan", 601, 608),
+    ("next", "ingest", 620, 1240),
+    ("last", "plan", 1201, 1208),
+    ("last", "ingest", 1220, None),
+]
+"""Begin and end in seconds of runs and of their tasks: the run `last` takes over from `next` before its DAG run has
+ended, and the run `old` is retried while `next` publishes."""
+
+
+def seconds(number: float | None) -> datetime | None:
+    return None if number is None else BEGAN + timedelta(seconds=number)
+
+
+@pytest.mark.usefixtures("queries")
+@pytest.mark.parametrize(
+    ("retried_at", "at", "run"),
+    [
+        (None, 5, "planned"),
+        (None, 45, None),
+        (None, 199, "old"),
+        (None, 700, "next"),
+        (None, 1230, "next"),
+        (None, 1250, "last"),
+        (650, 199, "old"),
+        (650, 300, None),
+        (650, 640, "next"),
+        (650, 700, "next"),
+    ],
+)
+def test_window_is_of_the_run_whose_task_published_it(retried_at: int | None, at: int, run: str | None) -> None:
+    """Not of an older one that has handed over, or waits for a retry, and whose DAG run has not ended."""
+    with vars(dag_state)["create_session"]() as session:
+        for run_id, (start, end) in RUNS.items():
+            values = {"dag_id": "h", "run_id": run_id, "state": "success", "run_after": BEGAN, "log_template_id": 1}
+            session.execute(_insert(DagRun, {**values, "start_date": seconds(start), "end_date": seconds(end)}))
+        for run_id, task_id, start, end in ATTEMPTS:
+            task = {"dag_id": "h", "run_id": run_id, "task_id": task_id, "max_tries": 2, "map_index": -1}
+            dates = {"start_date": seconds(start), "end_date": seconds(end)}
+            if (run_id, task_id) == ("old", "ingest") and retried_at is not None:
+                session.execute(
+                    _insert(TaskInstanceHistory, {**task, **dates, "task_instance_id": uuid4(), "try_number": 1})
+                )
+                dates = {"start_date": seconds(retried_at), "end_date": None}
+            session.execute(_insert(TaskInstance, {**task, **dates, "id": uuid4(), "try_number": 1}))
+        session.commit()
+    moment = BEGAN + timedelta(seconds=at)
+    (found,) = dag_state.runs_at("h", [int(moment.timestamp() * 1000)])
+    assert (found and found["run_id"]) == run
