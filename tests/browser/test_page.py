@@ -981,13 +981,21 @@ def test_run_under_way_is_shown_and_ends_by_its_button(page: Page) -> None:
 
 
 def check_pause_of_a_continuous_run(page: Page, file: Path) -> None:
-    """Pause offers to cancel the run under way too, which would publish until its time is over."""
+    """Pause offers to cancel the run under way too, which would publish until its time is over. The pipeline is not
+    deleted before."""
     dag, text = "changefeed_ingest__page", file.read_text()
     file.write_text(text.replace("followers: [{connection: page_copy}]\n", "windows: {run_for: 10m}\n"))
     try:
         run_id = page.site.trigger(dag)
         page.open("pipelines/page/runs")
         page.find("article.run .badge", "is at task")
+        page.open("pipelines/page/settings")
+        page.click("button.danger", "Delete")
+        page.browser.switch_to.alert.accept()
+        page.find(".problem", "Pause the pipeline and cancel the run, then delete it")
+        assert file.exists()
+        page.shot("not-deleted")
+        page.open("pipelines/page/runs")
         page.click(".actions button", "Pause")
         page.find("dialog p", "publishes on until its time, 10m, is over")
         page.shot("pause")
