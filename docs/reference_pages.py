@@ -615,6 +615,7 @@ _REMEDIES = {
     errors.CheckpointError: "Use `changefeed recover` or `changefeed seek`, as the message says.",
     errors.StaleCheckpointError: "Run again: the run reads the checkpoint that the other run stored.",
     errors.RenamedError: "Name the pipeline in its YAML as the message says.",
+    errors.NotPublishedError: "Look at the last error that it names; the other run may have it too.",
     errors.SourceUnavailableError: (
         "Airflow retries. Check that the server is up and reachable, and `passwords` of the site's file."
     ),

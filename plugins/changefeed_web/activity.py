@@ -7,6 +7,7 @@ from typing import Any
 
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.freshness import recent_freshness
+from changefeed.model.sealed_period import HOUR_MS, SealedPeriod
 from changefeed.model.seek import SeekRecord
 
 BIN_SECONDS = 120
@@ -16,8 +17,8 @@ BINS = 30
 
 @dataclass(frozen=True)
 class SealedWindow:
-    """What is shown of a sealed window: its range, its rows, when it was frozen and sealed, and how soon after their
-    commit its changes were in Kafka, as in a manifest."""
+    """What is shown of a sealed window: its range, its rows, when it was frozen and sealed, how soon after their commit
+    its changes were in Kafka, as in a manifest, and its dead letters."""
 
     number: int
     start: BinlogCoordinates
@@ -26,6 +27,7 @@ class SealedWindow:
     sealed_at_ms: int
     rows: int
     freshness_seconds: Mapping[str, float] = field(default_factory=dict)
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,28 +64,59 @@ def verb_of(sql: str) -> str:
     return "DDL of" if first else "table definition read again:"
 
 
-def last_hour(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any]:
+def last_hour(windows: Sequence[SealedWindow], now_ms: int, merged: Iterable[SealedPeriod] = ()) -> dict[str, Any]:
     """Published rows of the last hour: ``rows`` by two minutes, the oldest first, and ``total``.
+
+    If windows of this hour may be ``merged``, ``since_ms`` is when the oldest other one was sealed: only windows since
+    then are counted, and ``rows`` before are None. Otherwise ``since_ms`` is None.
 
     ``newest_ms`` is when the last window with rows was sealed; None if there is none. Rows of snapshots are not in
     windows.
     """
+    since_ms = _counted_since(windows, merged, now_ms - BINS * BIN_SECONDS * 1000)
+    first_bin = 0 if since_ms is None else _bin_of(since_ms, now_ms)
     rows = [0] * BINS
     newest = None
     for window in windows:
-        age = (now_ms - window.sealed_at_ms) / 1000
-        bin_index = BINS - 1 - max(0, int(age // BIN_SECONDS))
+        bin_index = _bin_of(window.sealed_at_ms, now_ms)
         if bin_index >= 0:
             rows[bin_index] += window.rows
         if window.rows:
             newest = max(newest or 0, window.sealed_at_ms)
-    return {"rows": rows, "total": sum(rows), "bin_seconds": BIN_SECONDS, "newest_ms": newest}
+    return {
+        "rows": [None] * first_bin + rows[first_bin:],
+        "total": sum(rows),
+        "bin_seconds": BIN_SECONDS,
+        "newest_ms": newest,
+        "since_ms": since_ms,
+    }
+
+
+def _bin_of(at_ms: int, now_ms: int) -> int:
+    """The bin of the last hour that has the time; negative for an earlier one."""
+    return BINS - 1 - max(0, int((now_ms - at_ms) / 1000 // BIN_SECONDS))
+
+
+def _counted_since(windows: Sequence[SealedWindow], merged: Iterable[SealedPeriod], begin_ms: int) -> int | None:
+    """When the oldest of ``windows`` was sealed, if windows between ``begin_ms`` and then may be merged."""
+    if not windows or all(period.ends_ms <= begin_ms for period in merged):
+        return None
+    oldest_ms = min(window.sealed_at_ms for window in windows)
+    return oldest_ms if oldest_ms > begin_ms else None
 
 
 def freshness(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any] | None:
     """The freshness of the last hour as plain values; None if no window of it has rows."""
     found = recent_freshness(((window.sealed_at_ms, window.freshness_seconds) for window in windows), now_ms)
     return None if found is None else asdict(found)
+
+
+def recent_dead_letters(windows: Iterable[SealedWindow], merged: Iterable[SealedPeriod], now_ms: int) -> int:
+    """The dead letters of the last hour. Of windows that are ``merged`` they are those of all hours that the last hour
+    overlaps: it is not known when in its hour a merged window was sealed."""
+    since_ms = now_ms - HOUR_MS
+    of_windows = sum(window.dead_letters for window in windows if window.sealed_at_ms >= since_ms)
+    return of_windows + sum(period.dead_letters for period in merged if period.ends_ms > since_ms)
 
 
 def window_events(windows: Iterable[SealedWindow], *, together_seconds: float = 0.0) -> list[Event]:

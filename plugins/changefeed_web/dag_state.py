@@ -8,6 +8,7 @@ from typing import Any
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from airflow.utils.log.log_reader import TaskLogReader
 from airflow.utils.session import create_session
@@ -95,7 +96,6 @@ def _state(
         "known": model is not None and not model.is_stale,
         "last_parsed": _iso(model.last_parsed_time) if model else None,
         "paused": paused,
-        "schedule": model.timetable_summary if model else None,
         "next_run": _iso(model.next_dagrun_create_after) if model else None,
         "running": running,
         "held": [run_id for run_id in running if (dag_id, run_id) not in at_work] if paused else [],
@@ -180,21 +180,28 @@ def _outcome(tasks: dict[str, tuple[str, int]], *, has_failed: bool) -> str:
 
 
 def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:
-    """For each moment (Unix milliseconds), the run of the DAG that was under way; None if there was none. Of two
-    continuous runs it is the older one, which publishes until the newer one takes over."""
+    """For each moment (Unix milliseconds), the run of the ingest DAG whose task `plan` or `ingest` was running, as they
+    freeze windows; None if there was none. Of two it is the one whose task began earlier: a continuous run publishes
+    until the newer one takes over. Its task ends some seconds later."""
     if not moments_ms:
         return []
     moments = [datetime.fromtimestamp(moment / 1000, UTC) for moment in moments_ms]
     with create_session() as session:
-        runs = session.execute(
-            select(DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date)
-            .where(DagRun.dag_id == dag_id, DagRun.start_date <= max(moments))
-            .where(or_(DagRun.end_date.is_(None), DagRun.end_date >= min(moments)))
-            .order_by(DagRun.start_date)
-        ).all()
+        attempts = [
+            attempt
+            for model in (TaskInstance, TaskInstanceHistory)  # the last attempt at each task, and those before it
+            for attempt in session.execute(
+                select(model.start_date, model.end_date, DagRun.run_id, DagRun.state)
+                .join(DagRun, (DagRun.dag_id == model.dag_id) & (DagRun.run_id == model.run_id))
+                .where(model.dag_id == dag_id, model.task_id.in_((PLAN_TASK, INGEST_TASK)))
+                .where(model.start_date <= max(moments))
+                .where(or_(model.end_date.is_(None), model.end_date >= min(moments)))
+            )
+        ]
+    attempts.sort(key=lambda attempt: attempt.start_date)
 
     def run_at(moment: datetime) -> dict[str, Any] | None:
-        for run_id, state, start, end in runs:
+        for start, end, run_id, state in attempts:
             if start <= moment and (end is None or moment <= end):
                 return {"run_id": run_id, "state": str(state), "href": f"/dags/{dag_id}/runs/{run_id}"}
         return None

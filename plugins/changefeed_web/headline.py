@@ -59,9 +59,7 @@ def _of_continuous(
     text = f"Changes are published as they come. {_DONE}" if keeps_up else f"{waits}. A run is under way."
     if not dag["paused"]:
         return _sentence(text, "good" if keeps_up else "", at_ms)
-    return _sentence(
-        f"{text} Paused: the run goes on until its time is over, and none follows.", "warn", at_ms, "resume"
-    )
+    return _sentence(f"{text} Paused: the run under way ends, and none follows.", "warn", at_ms, "resume")
 
 
 def _has_failed(dag: Mapping[str, Any]) -> bool:

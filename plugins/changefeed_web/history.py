@@ -58,7 +58,7 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     manifests = position.manifests(pipeline_of(name), limit, stale)
     froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
     shown = [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]
-    merged = position.merged_windows(pipeline_of(name), limit, stale)
+    merged = [one.to_json() for one in position.merged_windows(pipeline_of(name), limit, stale)]
     return {"windows": shown, "merged": merged, "stale": stale.to_json()}
 
 
@@ -104,8 +104,9 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     """The last runs of the ingest DAG, latest first, failed and empty ones too.
 
     ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
-    ``rows`` their rows. ``planned`` is the number of windows that the task `plan` froze; null if it froze none, or
-    Airflow does not have it any more.
+    ``rows`` their rows. If first windows of the run may be merged, ``since_ms`` is the time since which both count,
+    otherwise null; ``rows`` of such a run are null when it has ended. ``planned`` is the number of windows that the
+    task `plan` froze; null if it froze none, or Airflow does not have it any more.
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
 
     ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
@@ -124,13 +125,17 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     latest = runs(dag_id, limit)
     run_ids = [run["run_id"] for run in latest]
     said, planned = outcomes(dag_id, run_ids), planned_windows(dag_id, run_ids)
-    sealed = _by_run(dag_id, latest, position.windows_in(position.commit_log(pipeline, stale)))
+    windows = position.windows_in(position.commit_log(pipeline, stale))
+    oldest = windows[-1] if windows and position.merged_windows(pipeline, 1, stale) else None
+    sealed = _by_run(dag_id, latest, windows)
     shown = []
     for run in latest:
         own, plan, under_way = sealed[run["run_id"]], planned.get(run["run_id"]), run["state"] in UNFINISHED_STATES
+        since_ms = _counted_since(run, plan, oldest)
         progress = {
             "windows": sorted(window.number for window in own),
-            "rows": sum(window.rows for window in own),
+            "rows": sum(window.rows for window in own) if under_way or since_ms is None else None,
+            "since_ms": since_ms,
             "planned": len(plan) if plan else None,
             "seconds_left": _seconds_left(own, plan) if under_way else None,
             "live": live_progress(pipeline, run, plan, stale, logs=logs) if under_way else None,
@@ -151,6 +156,16 @@ def _by_run(
         if run:
             found[run["run_id"]].append(window)
     return found
+
+
+def _counted_since(run: Mapping[str, Any], planned: Sequence[int] | None, oldest: SealedWindow | None) -> int | None:
+    """When ``oldest`` was frozen, the oldest window that is not merged, if older windows of the run may be merged; None
+    if no windows are. A run without ``planned`` windows is a continuous one, and one with None froze none."""
+    if oldest is None or planned is None or run["start"] is None:
+        return None
+    start_ms = datetime.fromisoformat(run["start"]).timestamp() * 1000
+    is_counted = min(planned) >= oldest.number if planned else start_ms >= oldest.frozen_at_ms
+    return None if is_counted else oldest.frozen_at_ms
 
 
 def _seconds_left(sealed: Sequence[SealedWindow], planned: Sequence[int] | None) -> float | None:

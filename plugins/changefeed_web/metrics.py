@@ -12,7 +12,7 @@ from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
 from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
-from changefeed_web.activity import freshness
+from changefeed_web.activity import freshness, recent_dead_letters
 from changefeed_web.dag_state import count_retries, dag_state, last_push
 from changefeed_web.pipelines import all_pipelines
 from changefeed_web.scrape import MetricsReaderDep
@@ -68,7 +68,9 @@ METRICS = {
         "End of the last verification of a server, in Unix seconds", ("pipeline", "server")
     ),
     "changefeed_parked_tables": Metric("Tables that windows leave out after an error of their own"),
-    "changefeed_recent_dead_letters": Metric("Dead letters of the last 100 windows in the commit log"),
+    "changefeed_recent_dead_letters": Metric(
+        "Dead letters of windows sealed in the last hour; windows merged into an hour count until an hour after its end"
+    ),
     "changefeed_freshness_checked_at_seconds": Metric(
         "Time at which the DAG changefeed_freshness last checked all pipelines, in Unix seconds", ()
     ),
@@ -95,21 +97,24 @@ class _Reading(NamedTuple):
     """What was read of a pipeline. If Kafka cannot be read, all but the position is empty."""
 
     status: dict[str, Any]
-    windows: Sequence[dict[str, Any]] = ()
+    last_window: dict[str, Any] | None = None
     snapshots: Sequence[dict[str, Any]] = ()
     reports: Sequence[dict[str, Any]] = ()
     freshness: dict[str, Any] | None = None
+    dead_letters: int = 0
 
 
 def _read(pipeline: Pipeline) -> _Reading:
-    status = position.position(pipeline)
+    status, now_ms = position.position(pipeline), int(time.time() * 1000)
     try:
+        windows = position.sealed_windows(pipeline, status.get("checkpoint"))
         return _Reading(
             status,
-            position.manifests(pipeline, 100),
+            next(iter(position.manifests(pipeline, 1)), None),
             position.snapshots(pipeline),
             position.reports(pipeline),
-            freshness(position.sealed_windows(pipeline, status.get("checkpoint")), int(time.time() * 1000)),
+            freshness(windows, now_ms),
+            recent_dead_letters(windows, position.merged_windows(pipeline, 3), now_ms),
         )
     except ChangefeedError:
         return _Reading(status)
@@ -129,7 +134,7 @@ def text_of(samples: Iterable[Sample]) -> str:
 
 
 def _samples(pipeline: Pipeline, reading: _Reading) -> Iterable[Sample]:
-    status, windows, snapshots, reports, fresh = reading
+    status, last, snapshots, reports, fresh, letters = reading
     of = {"pipeline": pipeline.name}
     yield "changefeed_up", of, 0 if status.get("error") else 1
     dag = dag_state(ingest_dag_id(pipeline.name))
@@ -157,9 +162,8 @@ def _samples(pipeline: Pipeline, reading: _Reading) -> Iterable[Sample]:
             yield "changefeed_freshness_seconds", {**of, "table": table}, seconds
         for key in ("p50_seconds", "p99_seconds"):
             yield f"changefeed_freshness_{key}", of, fresh[key]
-    if not windows:
+    if last is None:
         return
-    last = windows[0]
     yield "changefeed_window", of, last["window"]["number"]
     yield "changefeed_last_window_bytes", of, last["size_bytes"]
     for table, ops in last["rows"].items():
@@ -167,7 +171,6 @@ def _samples(pipeline: Pipeline, reading: _Reading) -> Iterable[Sample]:
             yield "changefeed_last_window_rows", {**of, "table": table, "op": op}, count
     for phase, seconds in last["seconds"].items():
         yield "changefeed_last_window_seconds", {**of, "phase": phase}, seconds
-    letters = sum(receipt["dead_letters"] for window in windows for receipt in window["topics"])
     yield "changefeed_recent_dead_letters", of, letters
 
 

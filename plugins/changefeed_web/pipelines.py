@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from changefeed.airflow.alerts import require_no_template_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.model.sealed_period import SealedPeriod
 from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
 from changefeed.settings.file import load_pipelines, parse_pipeline, pipelines_folder, read_name
@@ -43,7 +44,7 @@ from changefeed_web.access import (
 from changefeed_web.activity import SealedWindow, freshness, last_hour
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
-from changefeed_web.dag_state import dag_states, last_errors
+from changefeed_web.dag_state import dag_state, dag_states, last_errors
 from changefeed_web.headline import headline
 from changefeed_web.loading import missing_dags
 from changefeed_web.readings import Staleness
@@ -95,7 +96,10 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True, names: Names = [])
     ``template`` is the YAML of a new pipeline with the first of them. With ``name``, the answer has only
     ``pipelines``.
 
-    If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows.
+    If ``live``, ``headline`` of each says in a sentence what is published, and ``last_hour`` has its rows. If windows
+    of the hour may be merged, as at a window a second, they are counted since ``since_ms``, and rows of the minutes
+    before are null; otherwise ``since_ms`` is null.
+
     ``freshness`` says how soon after their commit changes were in Kafka: ``p50_seconds`` and ``p99_seconds`` of the
     ``windows`` that were sealed since ``since_ms``, at most an hour ago, and the seconds of each of ``tables`` in its
     last window. A window counts with its oldest change, and for as long as that waited. Null if no window of the last
@@ -148,6 +152,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     and when the oldest value was read (``read_at_ms``, null if nothing is known); otherwise ``stale`` is null. The
     answers about windows, tables, schemas and the other parts have the same ``stale``.
 
+    ``schedule`` is that of the YAML; null if runs start by hand.
     ``run_for`` is how long a run publishes windows if the pipeline's runs are continuous, otherwise null.
 
     If Airflow has not loaded the DAG, ``missing`` of ``dag`` has since when (``since``), whether it is ``overdue``, and
@@ -217,12 +222,28 @@ def _change(name: str, body: PipelineBody, user: Any, if_match: str | None) -> P
 def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> None:
     """Delete a pipeline's YAML.
 
-    Answers 412 if it changed since the version of ``If-Match``. Checkpoint, commit log and topics are not deleted.
+    Answers 412 if it changed since the version of ``If-Match``, and 409 while a continuous run publishes: pause the
+    pipeline first, which ends the run. Checkpoint, commit log and topics are not deleted.
     """
     require_permission(user, "DELETE", name)
+    _require_no_continuous_run(pipeline_of(name))
     _change_if_match(name, lambda folder, tag: folder.delete(name, tag), if_match)
     write_audit_log(user, "delete", name, tag=if_match)
     readings.forget(name)
+
+
+def _require_no_continuous_run(pipeline: Pipeline) -> None:
+    """Answer 409 while a continuous run publishes: it would go on until its time is over, and no route would end it."""
+    if pipeline.windows is None:
+        return
+    dag = dag_state(ingest_dag_id(pipeline.name))
+    if under_way := [run_id for run_id in dag["running"] if run_id not in dag["held"]]:
+        raise HTTPException(
+            409,
+            f"expected no run of pipeline {pipeline.name!r} under way, found {under_way[0]}, which would publish until "
+            f"its time, {pipeline.windows.run_for}, is over. Nothing was deleted. Pause the pipeline, wait until "
+            "the run has ended, then delete it",
+        )
 
 
 def _read_text(name: str) -> PipelineText:
@@ -346,11 +367,13 @@ def _without_reasons(positions: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Live:
-    """What servers answered about a pipeline. Without an answer about its windows, ``windows`` is None."""
+    """What servers answered about a pipeline. Without an answer about its windows, ``windows`` is None. ``merged`` has
+    the newest hour of merged windows, if any."""
 
     position: dict[str, Any]
     windows: list[SealedWindow] | None
     stale: Staleness
+    merged: Sequence[SealedPeriod] = ()
 
 
 _NO_ANSWER = _Live(position.NO_ANSWER, None, Staleness())
@@ -362,9 +385,9 @@ def _read_live(pipeline: Pipeline) -> _Live:
     checkpoint = (at.get("last_known") or at).get("checkpoint")
     try:
         windows = position.sealed_windows(pipeline, checkpoint, stale)
+        return _Live(at, windows, stale, position.merged_windows(pipeline, 1, stale))
     except ChangefeedError:  # of Kafka: the position and the view of the windows show it
-        windows = None
-    return _Live(at, windows, stale)
+        return _Live(at, None, stale)
 
 
 def _describe_each(
@@ -411,6 +434,7 @@ def _describe(
         "kafka": pipeline.kafka.connection,
         "tables": {"include": pipeline.tables.include, "exclude": pipeline.tables.exclude},
         "followers": [follower.connection for follower in pipeline.followers],
+        "schedule": pipeline.schedule,
         "run_for": pipeline.windows.run_for if pipeline.windows else None,
         "owner": pipeline.owner,
         "tags": pipeline.tags,
@@ -421,7 +445,7 @@ def _describe(
         "standing": standing(dag, at, now),
         "position": at,
         "headline": headline(dag, at, now_ms, every_seconds) if at else None,
-        "last_hour": last_hour(live.windows, now_ms) if live and live.windows is not None else None,
+        "last_hour": last_hour(live.windows, now_ms, live.merged) if live and live.windows is not None else None,
         "freshness": freshness(live.windows, now_ms) if live and live.windows else None,
         "stale": live.stale.to_json() if live else None,
     }

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from changefeed import errors
 from changefeed.errors import ChangefeedError, RetryableError
 from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.sealed_period import SealedPeriod
 from changefeed.settings.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 from changefeed_web.activity import Ddl, SealedWindow, verb_of
@@ -142,11 +143,11 @@ def manifests(pipeline: Pipeline, limit: int, stale: Staleness | None = None) ->
     return [{**log.seals[number].to_json(), "sealed_at_ms": log.sealed_at_ms(number)} for number in numbers]
 
 
-def merged_windows(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[dict[str, Any]]:
+def merged_windows(pipeline: Pipeline, limit: int, stale: Staleness | None = None) -> list[SealedPeriod]:
     """The sums of older windows by hour and day, latest first; raises ChangefeedError."""
     from changefeed.kafka.commit_log.periods import latest_periods
 
-    return [one.to_json() for one in latest_periods(commit_log(pipeline, stale), limit)]
+    return latest_periods(commit_log(pipeline, stale), limit)
 
 
 def sealed_windows(pipeline: Pipeline, checkpoint: str | None, stale: Staleness | None = None) -> list[SealedWindow]:
@@ -176,6 +177,7 @@ def windows_in(log: Any) -> list[SealedWindow]:
             log.sealed_at_ms(number),
             manifest.row_count,
             manifest.freshness_seconds,
+            manifest.dead_letters,
         )
         for number, manifest in reversed(list(log.seals.items()))
     ]

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import requests
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
+from changefeed.airflow import alerts, ingest_operator, tasks
+from changefeed.airflow.alerts import RunAlerts
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.replicate_dag import ReplicateOperator
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
 from changefeed.errors import SettingsError
+from changefeed.ingest import checkpoint_mover
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest, TopicPartitionReceipt
+from changefeed.model.window import Window
+from changefeed.pipeline import heartbeat
 from changefeed.settings.file import parse_pipeline
 from changefeed.spark.job_file import JOB_FILE
+
+if TYPE_CHECKING:
+    from changefeed.pipeline.connections import PipelineConnections
 
 YAML = "name: shop\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_shop}\ntables: {include: [shop.*]}\n"
 MANAGER = {"yarn_resourcemanager_webapp_address": "http://manager:8088"}
@@ -285,3 +298,72 @@ def test_application_of_a_task_that_was_deferred_for_too_long_is_ended(
     with pytest.raises(TaskDeferralTimeout):
         operator.resume_execution("__fail__", {"error": "Trigger timeout"}, cast(Context, {}))
     assert killed == ["application_1_1"]
+
+
+def committed(dead_letters: int) -> Manifest:
+    """A window with so many dead letters."""
+    place = BinlogCoordinates("bin.000001", 4)
+    receipt = TopicPartitionReceipt("shop.orders", 0, 0, 0, 0, dead_letters, None, None)
+    return Manifest(Window("shop", 1, "5cd0", place, place, "", "", 1), 0, 0, 0, {}, 0, (receipt,))
+
+
+def test_dead_letters_alert_at_the_first_and_then_with_their_sum_after_a_while_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A continuous run commits every ten seconds."""
+    sent: list[tuple[str, str]] = []
+    pipeline = parse_pipeline(YAML, "shop.yaml")
+    monkeypatch.setattr(alerts, "notify", lambda _, kind, text: sent.append((kind, text.split(": ")[1])))
+    monkeypatch.setattr(tasks, "report_windows", lambda *_: None)
+    monkeypatch.setattr(heartbeat, "write_heartbeat", lambda *_: None)
+    run, connections = RunAlerts(), cast("PipelineConnections", None)
+    for seconds, letters in [(0, 0), (10, 1), (20, 2), (600, 3), (610, 4), (620, 5), (1210, 0), (1220, 7)]:
+        monkeypatch.setattr(time, "monotonic", lambda now=seconds: now)
+        tasks.report_committed(pipeline, connections, [committed(letters)], run)
+    run.report_rest(pipeline)
+    run.report_rest(pipeline)
+    words = "records were sent to the dead letter topic"
+    assert sent == [("dead letters", f"{count} {words}") for count in (1, 9, 5, 7)]
+    tasks.report_committed(pipeline, connections, [committed(8)])
+    assert sent[-1] == ("dead letters", f"8 {words}")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rest_of_the_dead_letters_is_reported_when_a_continuous_run_ends(
+    operator: IngestOperator, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    sent: list[str] = []
+    manifests = iter([[committed(1)], [committed(2)], [committed(3)]])
+
+    class Mover:
+        """Commits a window when the job begins, one while it runs, and one when it has ended."""
+
+        committed: tuple[Manifest, ...] = ()
+
+        def __init__(self, _: object, __: object, report: Callable[[Sequence[Manifest]], None]) -> None:
+            self.report = report
+
+        def __enter__(self) -> Mover:
+            self.report(next(manifests))
+            self.report(next(manifests))
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.report(next(manifests))
+
+    def execute(*_: object) -> None:
+        if fails:
+            raise AirflowException("the job failed")
+
+    monkeypatch.setattr(checkpoint_mover, "CheckpointMover", Mover)
+    monkeypatch.setattr(ingest_operator.JobOperator, "execute", execute)
+    for name in ("task_connections", "checkpoint_store_of"):
+        monkeypatch.setattr(ingest_operator, name, lambda _: None)
+    monkeypatch.setattr(ingest_operator, "read_unsent", lambda _: [])
+    monkeypatch.setattr(ingest_operator, "emit_unsent", lambda *_: [])
+    monkeypatch.setattr(alerts, "notify", lambda _, __, text: sent.append(text.split(": ")[1].split()[0]))
+    monkeypatch.setattr(tasks, "report_windows", lambda *_: None)
+    monkeypatch.setattr(heartbeat, "write_heartbeat", lambda *_: None)
+    with suppress(AirflowException):
+        operator._execute_continuously(cast("Context", {"run_id": "r"}))
+    assert sent == ["1", "5"]

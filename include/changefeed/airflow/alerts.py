@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -20,6 +21,9 @@ from changefeed.settings.pipeline_settings import NotifierSettings
 from changefeed.settings.site import load_site
 
 _log = logging.getLogger(__name__)
+
+DEAD_LETTERS_SECONDS = 600.0
+"""The least time between two alerts of a run for dead letters, except for the last one."""
 
 
 def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] | None = None) -> None:
@@ -146,6 +150,37 @@ def _notifiers_of(pipeline: str, stored: list[dict[str, Any]] | None) -> Sequenc
     if stored is None:
         return load_pipeline(pipeline).alerts.notify
     return [NotifierSettings.model_validate(each) for each in stored]
+
+
+class RunAlerts:
+    """What a run has sent alerts for, so that one that commits every few seconds does not repeat them.
+
+    ``sent`` has the parked tables and other causes that alert once. Dead letters alert at the first, and then at most
+    every DEAD_LETTERS_SECONDS, with their number since the last alert.
+    """
+
+    def __init__(self) -> None:
+        self.sent: set[str] = set()
+        self._dead_letters = 0
+        self._next_at: float | None = None
+
+    def add_dead_letters(self, pipeline: Pipeline, count: int) -> None:
+        """Count dead letters, and send an alert if it is time."""
+        self._dead_letters += count
+        if self._next_at is None or time.monotonic() >= self._next_at:
+            self.report_rest(pipeline)
+
+    def report_rest(self, pipeline: Pipeline) -> None:
+        """Send an alert for dead letters that no alert has counted, if any. It is called at the end of a run."""
+        count, self._dead_letters = self._dead_letters, 0
+        if not count:
+            return
+        self._next_at = time.monotonic() + DEAD_LETTERS_SECONDS
+        notify(
+            pipeline,
+            "dead letters",
+            f"pipeline {pipeline.name!r}: {count} records were sent to the dead letter topic",
+        )
 
 
 def exceeded_limits(

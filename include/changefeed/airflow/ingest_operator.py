@@ -22,6 +22,7 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
 
+from changefeed.airflow.alerts import RunAlerts
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
 from changefeed.airflow.pause_watch import PauseWatch
 from changefeed.airflow.pipeline_versions import PipelineVersions
@@ -286,7 +287,7 @@ class IngestOperator(JobOperator):
 
         pipeline = load_pipeline(self.pipeline_name)
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
-        versions, reported = PipelineVersions(pipeline), set[str]()
+        versions, alerts = PipelineVersions(pipeline), RunAlerts()
         self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
         self._is_paused = lambda: bool(context["ti"].get_dag(self.dag_id).is_paused)
         keep_clients()
@@ -294,11 +295,14 @@ class IngestOperator(JobOperator):
         def report(manifests: Sequence[Manifest]) -> None:
             latest = versions.read()
             current = connections if latest is pipeline else task_connections(latest)
-            report_committed(latest, current, manifests, reported=reported)
+            report_committed(latest, current, manifests, alerts)
 
         earlier = read_unsent(connections)
-        with CheckpointMover(connections, store, report) as mover:
-            super().execute(context)
+        try:
+            with CheckpointMover(connections, store, report) as mover:
+                super().execute(context)
+        finally:
+            alerts.report_rest(versions.read())
         committed = emit_unsent(versions, connections, store, [*earlier, *mover.committed])
         return {"rows": sum_rows(committed), "records": records_by_topic(committed)}
 

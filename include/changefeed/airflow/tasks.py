@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from changefeed.airflow.alerts import exceeded_limits, notify, parked_text
+from changefeed.airflow.alerts import RunAlerts, exceeded_limits, notify, parked_text
 from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.params import ingest_params, read_params
@@ -169,27 +169,21 @@ def report_committed(
     pipeline: Pipeline,
     connections: PipelineConnections,
     manifests: Sequence[Manifest],
-    *,
-    reported: set[str] | None = None,
+    alerts: RunAlerts | None = None,
 ) -> None:
     """Report committed windows, if any: metrics, a heartbeat, and alerts for dead letters, parked tables and a
     heartbeat that cannot be written.
 
-    ``reported`` has what this run has sent an alert for already, parked tables and the heartbeat; each is sent once.
+    ``alerts`` are those of the run, if it commits several times.
     """
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 
     if not manifests:
         return
     report_windows(pipeline.name, manifests)
-    letters = sum(receipt.dead_letters for manifest in manifests for receipt in manifest.topics)
-    if letters:
-        notify(
-            pipeline,
-            "dead letters",
-            f"pipeline {pipeline.name!r}: {letters} records were sent to the dead letter topic",
-        )
-    known = set() if reported is None else reported
+    alerts = alerts or RunAlerts()
+    alerts.add_dead_letters(pipeline, sum(manifest.dead_letters for manifest in manifests))
+    known = alerts.sent
     if parked := sorted({table for manifest in manifests for table in manifest.parked} - known):
         notify(pipeline, "table parked", parked_text(pipeline.name, parked))
         known.update(parked)

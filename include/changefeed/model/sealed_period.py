@@ -70,6 +70,11 @@ class SealedPeriod:
         return self.hour * HOUR_MS
 
     @property
+    def ends_ms(self) -> int:
+        """Its end, in Unix milliseconds."""
+        return (self.hour + self.hours) * HOUR_MS
+
+    @property
     def row_count(self) -> int:
         """Row changes of all tables."""
         return sum(sum(ops.values()) for ops in self.rows.values())

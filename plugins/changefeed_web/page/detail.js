@@ -3,7 +3,7 @@
 import { actionMenu } from "./actions.js";
 import { airflow, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { pauseDialog, runText, seekDialog } from "./dialogs.js";
+import { runText, seekDialog } from "./dialogs.js";
 import { bytes, duration, el, every, hollow, loading, number, problem, table, toast, when, whenText } from "./dom.js";
 import { activity, olderWindows, overTime, sentence } from "./overview.js";
 import { Runs } from "./runs.js";
@@ -91,9 +91,16 @@ export async function detail(main, alive, name, tab) {
   const drawActions = (pipeline) => {
     const run = el("button", { class: "primary", onclick: () => act(run, runText, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
-    const setPaused = () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`));
-    const asks = () => !paused && latest.run_for && latest.dag.running.length;
-    const pause = el("button", { onclick: () => (asks() ? pauseDialog(path, latest, refresh) : setPaused()) }, paused ? "Resume" : "Pause");
+    const setPaused = async () => {
+      const { run_for: isContinuous, schedule, dag: { running, held } } = latest;
+      await post(`${path}/${paused ? "resume" : "pause"}`);
+      const isAtWork = running.length > held.length;
+      if (!isContinuous) return paused ? "Resumed" : "Paused";
+      if (!paused) return isAtWork ? "Paused: the run under way ends after its window" : "Paused";
+      if (isAtWork || !schedule) return "Resumed";
+      return runText(await post(`${path}/run`, {})); // the schedule may start the next one only after `run_for`
+    };
+    const pause = el("button", { onclick: () => act(pause, (text) => text, setPaused) }, paused ? "Resume" : "Pause");
     actions.replaceChildren(run, pause, menu);
   };
 

@@ -310,24 +310,6 @@ export function seekDialog(path, pipeline, after, to = "") {
   choice.addEventListener("change", () => plan.click()); // the text is of the plan for this choice
 }
 
-// Pause a pipeline whose runs are continuous: a run under way would publish on until its time is over.
-export function pauseDialog(path, pipeline, after) {
-  const cancel = el("input", { type: "checkbox", name: "cancel" });
-  const message = el("div", { "aria-live": "polite" });
-  const start = el("button", { class: "primary" }, "Pause");
-  const box = dialog(`Pause ${pipeline.name}`,
-    el("p", {}, `No further run starts. A run under way publishes on until its time, ${pipeline.run_for}, is over.`),
-    el("label", {}, cancel, "Cancel the run under way too", el("small", {}, "it ends within seconds, as failed; windows that it has sealed stay published")),
-    message, el("div", { class: "row" }, start));
-  startAtOnce(box, message, start, `${path}/pause`, () => undefined, () => "Paused", async () => {
-    const { running, held } = (await get(path)).dag; // now: another run may have taken over meanwhile
-    const runs = running.filter((run) => !held.includes(run));
-    const cancelled = cancel.checked ? runs.map((run) => post(`${path}/runs/${encodeURIComponent(run)}/cancel`).then(() => `Run ${run} cancelled`)) : [];
-    for (const done of await Promise.allSettled(cancelled)) toast(done.value || done.reason.message, !done.value);
-    await after();
-  });
-}
-
 export function cancelDialog(path, run, after) {
   const message = el("div", { "aria-live": "polite" });
   const end = el("button", { class: "danger" }, "Cancel the run");

@@ -83,6 +83,8 @@ export function coordinates(text) {
 export const whenText = (milliseconds) =>
   new Date(milliseconds).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
+export const clock = (milliseconds) => new Date(milliseconds).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+
 export function when(milliseconds) {
   const iso = new Date(milliseconds).toISOString();
   return el("time", { datetime: iso, title: iso }, whenText(milliseconds));

@@ -199,7 +199,7 @@ function agrees(name, before, after) {
   return new Promise((done) => {
     const save = el("button", { class: "primary", onclick: () => box.close("save") }, "Save");
     const box = dialog(`Save ${name}?`,
-      el("p", {}, `Lines: ${count("added")} added, ${count("removed")} removed. The next run uses the new settings${isContinuous ? ", and a run in progress from its next window on" : ""}.`),
+      el("p", {}, `Lines: ${count("added")} added, ${count("removed")} removed. The next run uses the new settings.${isContinuous ? " A run in progress uses them from its next window on, or ends there if only the next run can; spark, checkpoint and commit_log wait for the next run." : ""}`),
       el("div", { class: "scroll diff", tabindex: "0", role: "region", "aria-label": "Changed lines" }, el("pre", {}, shortened(changes).map(changedLine))),
       el("div", { class: "row" }, save, el("button", { onclick: () => box.close() }, "Back")));
     save.focus();

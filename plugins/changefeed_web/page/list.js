@@ -3,7 +3,7 @@
 // under way.
 
 import { get } from "./api.js";
-import { ago, bytes, duration, el, empty, every, loading, problem } from "./dom.js";
+import { ago, bytes, clock, duration, el, empty, every, loading, problem } from "./dom.js";
 import { freshnessText, words } from "./overview.js";
 import { sparkline } from "./sparkline.js";
 import { badge, facts, notLoaded, Outage } from "./state.js";
@@ -272,7 +272,8 @@ const linkTo = ({ name }) => el("a", { href: `#/pipelines/${encodeURIComponent(n
 // When the newest change was published, and what waits.
 function published({ position, last_hour: hour, freshness }) {
   const at = (position && position.last_known) || position || {};
-  const newest = hour && hour.newest_ms ? `${ago(new Date(hour.newest_ms).toISOString())}` : hour ? "nothing yet" : "–";
+  const none = !hour ? "–" : hour.since_ms ? `before ${clock(hour.since_ms)}` : "nothing yet";
+  const newest = hour && hour.newest_ms ? `${ago(new Date(hour.newest_ms).toISOString())}` : none;
   const waits = at.lag_bytes && at.own_changes !== false ? `${bytes(at.lag_bytes)} behind${at.lag_seconds ? `, ${duration(at.lag_seconds)}` : ""}` : null;
   return [newest, freshness ? el("small", {}, freshnessText(freshness)) : null, waits ? el("small", {}, waits) : null];
 }

@@ -2,7 +2,7 @@
 
 import { airflow } from "./api.js";
 import { cancelDialog } from "./dialogs.js";
-import { duration, el, number, table, when } from "./dom.js";
+import { clock, duration, el, number, table, when } from "./dom.js";
 
 const UNFINISHED = new Set(["running", "queued"]);
 const STAGES = { "scout": "Scouting tasks done", "decode": "Decoding tasks done", "decode and publish": "Slices decoded and published", "compare": "Comparing tasks done", "publish": "Publishing tasks done" };
@@ -62,6 +62,10 @@ export class Runs {
   }
 }
 
+// Rows and windows of a run whose first windows are not kept one by one: the rows of one that has ended are null.
+const since = ({ since_ms: at }) => (at === null ? null : `since ${clock(at)}`);
+const rowsOf = (run) => (run.rows === null ? el("span", { class: "soft" }, "not kept") : !run.rows ? "" : run.since_ms === null ? number(run.rows) : `${number(run.rows)} ${since(run)}`);
+
 // The windows of a run, as `3` or `3 to 7`.
 const numbers = (windows) => !windows.length ? "" : windows.length === 1 ? `#${windows[0]}` : `#${windows[0]} to #${windows.at(-1)}`;
 
@@ -69,8 +73,8 @@ function tableOf(runs) {
   const seconds = ({ start, end }) => (start && end ? (new Date(end) - new Date(start)) / 1000 : null);
   return table("Runs", ["Due", "State", "Outcome", "#Rows", "Windows", "#Duration"], runs.map((run) => [
     el("a", { href: airflow(run.href), target: "_top", title: run.run_id }, when(new Date(run.run_after).getTime())),
-    el("span", { class: `badge ${{ success: "good", failed: "bad" }[run.state] || ""}` }, run.state), run.outcome, run.rows ? number(run.rows) : "",
-    numbers(run.windows), UNFINISHED.has(run.state) ? "" : duration(seconds(run))]));
+    el("span", { class: `badge ${{ success: "good", failed: "bad" }[run.state] || ""}` }, run.state), run.outcome, rowsOf(run),
+    run.since_ms === null ? numbers(run.windows) : "", UNFINISHED.has(run.state) ? "" : duration(seconds(run))]));
 }
 
 // What a stage has done: slices if they are known, else tasks. Topic-partitions have a figure of their own.
@@ -80,15 +84,16 @@ function doneOf({ name, done, total, parts }) {
 }
 
 // What is known of a run under way: of all its windows, of its current window in Kafka, and of the stage of its job.
-function figuresOf({ windows, planned, rows, seconds_left: left, live }) {
+function figuresOf(run) {
+  const { windows, planned, rows, seconds_left: left, live } = run;
   const fact = (name, value, small = null) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
   const { window, stage, topic_partitions_total: partitions } = live;
   const ofWindow = window === null ? null : `of window #${window}`;
   const timeLeft = left !== null ? ["Time left", `about ${duration(left)}`, "by the sealed windows"]
     : stage && stage.seconds_left !== null ? ["Time left", `about ${duration(stage.seconds_left)}`, "of this stage"] : null;
   return [
-    planned === null && !windows.length ? null : fact("Windows sealed", planned === null ? number(windows.length) : `${number(windows.length)} of ${number(planned)}`),
-    rows ? fact("Rows in sealed windows", number(rows)) : null,
+    planned === null && !windows.length ? null : fact("Windows sealed", planned === null ? number(windows.length) : `${number(windows.length)} of ${number(planned)}`, since(run)),
+    rows ? fact("Rows in sealed windows", number(rows), since(run)) : null,
     stage && fact(...doneOf(stage), stage.messages === null ? null : `${number(stage.messages)} messages`),
     stage && stage.messages_per_second !== null ? fact("Rate", `${number(Math.round(stage.messages_per_second))} messages/s`) : null,
     window === null ? null : fact("Topic-partitions published", `${number(live.topic_partitions)}${partitions === null ? "" : ` of ${number(partitions)}`}`, ofWindow),

@@ -19,7 +19,7 @@ export function facts(pipeline, long = false) {
     fact("Checkpoint", coordinates(at.checkpoint), at.committed_at_ms ? ago(new Date(at.committed_at_ms).toISOString()) : null, null, "coordinates"),
     long ? fact("Head", coordinates(at.head), null, null, "coordinates") : null,
     fact("Last run", !dag.last_run ? "none yet" : dag.held.includes(dag.last_run.run_id) ? "held" : dag.last_run.state, dag.last_run ? ago(dag.last_run.run_after) : null),
-    fact("Schedule", dag.schedule && dag.schedule !== "None" ? dag.schedule : "by hand", dag.paused ? "paused" : nextRun(dag)));
+    fact("Schedule", pipeline.schedule || "by hand", dag.paused ? "paused" : nextRun(dag)));
 }
 
 // Servers that do not answer, from all answers of the API that a view shows, as one banner.

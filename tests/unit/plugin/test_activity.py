@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.sealed_period import HOUR_MS, SealedPeriod, TopicSums
 from changefeed_web.activity import (
     BIN_SECONDS,
     BINS,
@@ -16,6 +17,7 @@ from changefeed_web.activity import (
     freshness,
     last_hour,
     latest,
+    recent_dead_letters,
     snapshot_events,
     verb_of,
     window_events,
@@ -28,6 +30,13 @@ def window(number: int, age_seconds: float, rows: int, file: str = "binlog.00000
     start, head = (BinlogCoordinates(file, position) for position in (number * 100, number * 100 + 100))
     sealed = int(NOW - age_seconds * 1000)
     return SealedWindow(number, start, head, sealed - 3000, sealed, rows)
+
+
+def period(hour: int, letters: int, hours: int = 1) -> SealedPeriod:
+    """Merged windows with dead letters, in an hour counted back from the current one."""
+    place, topics = BinlogCoordinates("binlog.000001", 4), {"shop.orders": TopicSums(dead_letters=letters)}
+    begin = NOW // HOUR_MS - hour
+    return SealedPeriod(begin, hours, 9, 1, 9, place, place, ("u",), 1, 1, 1, {}, {}, 0, {}, topics, {})
 
 
 def ddl(position: int, file: str = "binlog.000001") -> Ddl:
@@ -47,7 +56,34 @@ def test_window_of_a_writer_whose_clock_is_ahead_is_in_the_last_bin() -> None:
 
 def test_windows_without_rows_are_not_the_newest() -> None:
     assert last_hour([window(1, 10, 0)], NOW)["newest_ms"] is None
-    assert last_hour([], NOW) == {"rows": [0] * BINS, "total": 0, "bin_seconds": BIN_SECONDS, "newest_ms": None}
+    assert last_hour([], NOW) == {
+        "rows": [0] * BINS,
+        "total": 0,
+        "bin_seconds": BIN_SECONDS,
+        "newest_ms": None,
+        "since_ms": None,
+    }
+
+
+def test_last_hour_begins_with_the_oldest_window_that_is_not_merged() -> None:
+    """What was before is not known by the minute, and is not 0."""
+    windows = [window(3, 10, 7), window(2, 3 * BIN_SECONDS + 60, 5)]
+    found = last_hour(windows, NOW, [period(0, 0)])
+    assert found["rows"] == [None] * (BINS - 4) + [5, 0, 0, 7]
+    assert (found["total"], found["since_ms"]) == (12, windows[-1].sealed_at_ms)
+    assert last_hour(windows, NOW, [period(2, 0)])["since_ms"] is None
+    complete = last_hour([*windows, window(1, 3601, 2)], NOW, [period(1, 0)])
+    assert (complete["since_ms"], complete["rows"][0]) == (None, 0)
+
+
+def test_dead_letters_are_of_the_last_hour_although_its_windows_are_merged() -> None:
+    """At a window a second, the commit log keeps half an hour of seals."""
+    windows = [replace(window(3, 10, 5), dead_letters=1), replace(window(2, 3599, 5), dead_letters=20)]
+    windows.append(replace(window(1, 3601, 5), dead_letters=300))
+    merged = [period(0, 4000), period(1, 50_000), period(2, 600_000), period(26, 7_000_000, hours=24)]
+    assert recent_dead_letters(windows, [], NOW) == 21
+    assert recent_dead_letters(windows, merged, NOW) == 54_021
+    assert recent_dead_letters([], [], NOW) == 0
 
 
 def test_windows_of_a_continuous_run_are_one_event() -> None:

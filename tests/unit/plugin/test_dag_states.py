@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -14,12 +16,15 @@ from airflow.models import import_all_models
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancehistory import TaskInstanceHistory
 from fastapi import HTTPException
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
-from changefeed_web import actions, dag_state
+from changefeed.settings.file import parse_pipeline
+from changefeed.settings.folder import PipelineFolder
+from changefeed_web import actions, dag_state, pipelines
 from changefeed_web.dag_state import dag_states, last_errors
 
 BEGAN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
@@ -30,7 +35,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The statements that are sent to a database with three DAGs: `a` is paused and has two runs, `b` has one."""
     import_all_models()  # to which foreign keys of the tables refer
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    for model in (DagModel, DagRun, TaskInstance):
+    for model in (DagModel, DagRun, TaskInstance, TaskInstanceHistory):
         model.__table__.create(engine)  # type: ignore[attr-defined]
 
     @contextmanager
@@ -138,3 +143,105 @@ def test_log_is_read_outside_of_the_session_and_its_last_lines_are_kept(monkeypa
     monkeypatch.setattr(dag_state, "_read_log", read)
     assert list(dag_state.running_log("g", "1", "ingest")) == [str(number) for number in range(1000, 6000)]
     assert list(dag_state.running_log("f", "1", "ingest")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "running", "held", "is_deleted"),
+    [
+        ("windows: {every: 1s}\n", ["r"], [], False),
+        ("windows: {every: 1s}\n", ["r"], ["r"], True),
+        ("windows: {every: 1s}\n", [], [], True),
+        ("", ["r"], [], True),
+    ],
+    ids=["publishes", "is held", "has ended", "ends by itself"],
+)
+def test_continuous_pipeline_is_not_deleted_while_its_run_publishes(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    settings: str,
+    running: list[str],
+    held: list[str],
+    is_deleted: bool,
+) -> None:
+    """Its job would publish on, and could not be cancelled."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(f"name: shop\nsource: {{connection: m}}\nkafka: {{connection: k}}\n{settings}")
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
+    monkeypatch.setattr(pipelines, "require_permission", lambda *_, **__: None)
+    monkeypatch.setattr(pipelines, "write_audit_log", lambda *_, **__: None)
+    monkeypatch.setattr(pipelines, "dag_state", lambda _: {"running": running, "held": held})
+    tag = PipelineFolder(tmp_path).text("shop").tag
+    if is_deleted:
+        pipelines.delete_pipeline("shop", None, tag)
+    else:
+        with pytest.raises(HTTPException, match="wait until the run has ended, then delete it") as refused:
+            pipelines.delete_pipeline("shop", None, tag)
+        assert refused.value.status_code == 409
+    assert file.exists() is not is_deleted
+
+
+@pytest.mark.usefixtures("queries")
+@pytest.mark.parametrize("schedule", ["@continuous", "*/5 * * * *", None])
+def test_schedule_is_shown_as_in_the_yaml(monkeypatch: pytest.MonkeyPatch, schedule: str | None) -> None:
+    """Airflow shows the schedule of continuous runs as the time between two of them."""
+    monkeypatch.setattr(pipelines, "missing_dags", dict.fromkeys)
+    text = f"name: shop\nsource: {{connection: m}}\nkafka: {{connection: k}}\nschedule: {json.dumps(schedule)}\n"
+    pipeline = parse_pipeline(f"{text}windows: {{every: 1s}}\n", "shop.yaml")
+    (shown,) = pipelines._describe_each([pipeline], {}, None, [None])
+    assert shown["schedule"] == schedule
+
+
+RUNS = {"planned": (0, 50), "old": (60, 760), "next": (600, 1300), "last": (1200, None)}
+ATTEMPTS = [
+    ("planned", "plan", 1, 8),
+    ("planned", "ingest", 10, 40),
+    ("old", "plan", 61, 68),
+    ("old", "ingest", 70, 200),
+    ("next", "plan", 601, 608),
+    ("next", "ingest", 620, 1240),
+    ("last", "plan", 1201, 1208),
+    ("last", "ingest", 1220, None),
+]
+"""Begin and end in seconds of runs and of their tasks: the run `last` takes over from `next` before its DAG run has
+ended, and the run `old` is retried while `next` publishes."""
+
+
+def seconds(number: float | None) -> datetime | None:
+    return None if number is None else BEGAN + timedelta(seconds=number)
+
+
+@pytest.mark.usefixtures("queries")
+@pytest.mark.parametrize(
+    ("retried_at", "at", "run"),
+    [
+        (None, 5, "planned"),
+        (None, 45, None),
+        (None, 199, "old"),
+        (None, 700, "next"),
+        (None, 1230, "next"),
+        (None, 1250, "last"),
+        (650, 199, "old"),
+        (650, 300, None),
+        (650, 640, "next"),
+        (650, 700, "next"),
+    ],
+)
+def test_window_is_of_the_run_whose_task_published_it(retried_at: int | None, at: int, run: str | None) -> None:
+    """Not of an older one that has handed over, or waits for a retry, and whose DAG run has not ended."""
+    with vars(dag_state)["create_session"]() as session:
+        for run_id, (start, end) in RUNS.items():
+            values = {"dag_id": "h", "run_id": run_id, "state": "success", "run_after": BEGAN, "log_template_id": 1}
+            session.execute(_insert(DagRun, {**values, "start_date": seconds(start), "end_date": seconds(end)}))
+        for run_id, task_id, start, end in ATTEMPTS:
+            task = {"dag_id": "h", "run_id": run_id, "task_id": task_id, "max_tries": 2, "map_index": -1}
+            dates = {"start_date": seconds(start), "end_date": seconds(end)}
+            if (run_id, task_id) == ("old", "ingest") and retried_at is not None:
+                session.execute(
+                    _insert(TaskInstanceHistory, {**task, **dates, "task_instance_id": uuid4(), "try_number": 1})
+                )
+                dates = {"start_date": seconds(retried_at), "end_date": None}
+            session.execute(_insert(TaskInstance, {**task, **dates, "id": uuid4(), "try_number": 1}))
+        session.commit()
+    moment = BEGAN + timedelta(seconds=at)
+    (found,) = dag_state.runs_at("h", [int(moment.timestamp() * 1000)])
+    assert (found and found["run_id"]) == run

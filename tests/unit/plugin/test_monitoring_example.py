@@ -61,18 +61,18 @@ def test_samples_have_the_declared_labels_and_all_digits(monkeypatch: pytest.Mon
     }  # fmt: skip
     window = {
         "window": {"number": 7}, "size_bytes": 9, "rows": {'a."b"': {"c": 3}}, "seconds": {"decode": 1.5},
-        "topics": [{"dead_letters": 2}],
     }  # fmt: skip
     snapshot = {"chunks": 1, "rows": 2, "rows_per_second": 3, "seconds_left": 0}
     report = {"follower": "", "compared": 5, "differing": 0, "finished_at_ms": 1_764_190_123_000}
     fresh = {"p50_seconds": 1.125, "p99_seconds": 2.5, "tables": {'a."b"': 1.5}}
-    reading = metrics._Reading(position, [window], [snapshot], [report], fresh)
+    reading = metrics._Reading(position, window, [snapshot], [report], fresh, dead_letters=2)
     text = metrics.text_of(metrics._samples(PIPELINE, reading))
     assert 'changefeed_lag_bytes{pipeline="shop"} 12345678901' in text
     assert 'changefeed_committed_at_seconds{pipeline="shop"} 1764190123.456' in text
     assert 'changefeed_lag_seconds{pipeline="shop"} 0.25' in text
     assert 'table="a.\\"b\\""' in text
     assert 'changefeed_freshness_p50_seconds{pipeline="shop"} 1.125' in text
+    assert 'changefeed_recent_dead_letters{pipeline="shop"} 2' in text
     site_wide = {"changefeed_freshness_checked_at_seconds"}
     declared = {name: set(metric.labels) for name, metric in METRICS.items() if name not in site_wide}
     assert labels_by_metric(text) == declared

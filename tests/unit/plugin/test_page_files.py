@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.airflow.params import seek_params, verify_params
+from changefeed.ingest.followed_settings import _OF_A_PROCESS
 from changefeed.settings.requests.seek import SeekRequest
 
 PAGE = Path(__file__).parents[3] / "plugins" / "changefeed_web" / "page"
@@ -47,3 +48,9 @@ def test_editor_has_the_line_height_of_its_style() -> None:
     assert re.findall(r"\.editor \{[^}]*font: [\d.]+px/(\d+)px", style) == [line]
     assert re.findall(r"\.editor textarea \{[^}]*padding: (\d+)px", style) == [top]
     assert re.findall(r"\.editor \.marks i \{[^}]*height: (\d+)px", style) == [line]
+
+
+def test_save_dialog_names_the_settings_that_wait_for_the_next_run() -> None:
+    (said,) = re.findall(r"A run in progress uses[^`]*", (PAGE / "editor.js").read_text())
+    assert [name for name in _OF_A_PROCESS if name not in said] == []
+    assert "or ends there" in said  # as without `windows`, or with another connection

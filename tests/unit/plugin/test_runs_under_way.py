@@ -13,7 +13,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.spark.progress_line import Parts, Progress, log_text, web_page_text
 from changefeed_web import history, live_run
 from changefeed_web.activity import SealedWindow
-from changefeed_web.history import _by_run, _seconds_left
+from changefeed_web.history import _by_run, _counted_since, _seconds_left
 from changefeed_web.live_run import JobLog, Stage, current_window, live_progress, read_job_log
 from changefeed_web.readings import Staleness
 
@@ -170,3 +170,23 @@ def test_windows_of_continuous_runs_are_all_found(monkeypatch: pytest.MonkeyPatc
     assert len(_by_run("dag", runs, windows)["r"]) == 1401
     assert min(asked) == 600_000
     assert _by_run("dag", [], windows) == {}
+
+
+@pytest.mark.parametrize(
+    ("start", "planned", "is_merged", "since_ms"),
+    [
+        ("1970-01-01T00:10:00+00:00", [], True, None),
+        ("1970-01-01T00:09:59+00:00", [], True, 600_000),
+        ("1970-01-01T00:09:59+00:00", [], False, None),
+        ("1970-01-01T00:09:59+00:00", [7, 8], True, None),
+        ("1970-01-01T00:09:59+00:00", [6, 7], True, 600_000),
+        ("1970-01-01T00:09:59+00:00", None, True, None),
+        (None, [], True, None),
+    ],
+    ids=["newer", "older", "nothing merged", "planned", "planned and merged", "froze none", "not started"],
+)
+def test_rows_of_a_run_count_since_the_oldest_window_that_is_not_merged(
+    start: str | None, planned: list[int] | None, is_merged: bool, since_ms: int | None
+) -> None:
+    windows = [sealed(number, 600_000 + 1000 * (number - 7), 605_000) for number in (9, 8, 7)]
+    assert _counted_since({"start": start}, planned, windows[-1] if is_merged else None) == since_ms
