@@ -17,9 +17,10 @@
     │   ├── BadRecordError        a record that Kafka refuses, or a transform fails on
     │   ├── FollowerError         a follower refuses a statement, or cannot follow as it is set up
     │   ├── AccountingError       a window's bytes or rows do not add up
-    │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
-    │       ├── StaleCheckpointError   another run moved it first
-    │       └── RenamedError           the pipeline has another name now
+    │   ├── CheckpointError       a checkpoint that cannot be read, or may not be moved
+    │   │   ├── StaleCheckpointError   another run moved it first
+    │   │   └── RenamedError           the pipeline has another name now
+    │   └── NotPublishedError     a continuous run failed until another one took over
     └── RetryableError            the same call may succeed later
         ├── SourceUnavailableError     the server cannot be reached, or refuses a password that expires
         ├── SparkUnavailableError      the Spark Connect server cannot be reached

@@ -76,10 +76,8 @@ def test_of_the_pipelines_of_a_dead_kafka_cluster_one_asks_it(monkeypatch: pytes
     pipelines = [parse_pipeline(text, f"p{number}.yaml") for number, text in enumerate(texts)]
     with silent_server() as (port, opened):
         monkeypatch.setenv("AIRFLOW_CONN_K", f"kafka://127.0.0.1:{port}")
-        found = freshness_dag._read_positions(pipelines[:1])
-        of_one = len(opened)
         found = freshness_dag._read_positions(pipelines)
-        assert len(opened) <= 3 * of_one, "the number of attempts within a second differs"
+        assert len(opened) < len(pipelines), "each of them would open a connection or more"
     assert [each.status.pipeline for each in found] == [pipeline.name for pipeline in pipelines]
     (error,) = {each.status.error for each in found}
     assert f"127.0.0.1:{port}" in (error or "")
