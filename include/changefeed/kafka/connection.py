@@ -170,7 +170,8 @@ class KafkaConnection:
         """The result of a plain TCP connection to each broker, for error messages: kafka-python only reports how long
         it waited.
 
-        Raises SettingsError if TLS negotiation fails.
+        Raises SettingsError if TLS negotiation fails, unless the connection is closed during it: a proxy without a
+        broker does that, and a broker that restarts.
         """
         context: ssl.SSLContext | None = self._client_settings().get("ssl_context")
         seen = []
@@ -181,6 +182,11 @@ class KafkaConnection:
                     if context is not None:
                         context.wrap_socket(plain, server_hostname=parts.hostname).close()
                 seen.append(f"{address} is open: is it a broker, and is security.protocol right?")
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
+                seen.append(
+                    f"{address} closed the connection during the TLS handshake: if it always does, is it the port of "
+                    "the broker's TLS listener?"
+                )
             except ssl.SSLError as error:
                 raise untrusted_error(address, str(error)) from error
             except (OSError, ValueError) as error:
