@@ -41,6 +41,8 @@ _OURS = {
     "compression.type": "kafka.compression",
     "compression.codec": "kafka.compression",
 }
+_NO_CONTROLLER = "Failed to find active controller"
+"""The text of the RuntimeError that kafka-python raises while the cluster elects a controller."""
 _PORT = 9092
 """Default port of a broker address."""
 
@@ -165,6 +167,10 @@ class KafkaConnection:
             if isinstance(ours, BrokerUnavailableError):
                 ours = unavailable_error(self.bootstrap, self.timeout_seconds, f"{error}; {self._probe_brokers()}")
             raise ours from error
+        except RuntimeError as error:
+            if _NO_CONTROLLER not in str(error):
+                raise
+            raise unavailable_error(self.bootstrap, self.timeout_seconds, str(error)) from error
 
     def _probe_brokers(self) -> str:
         """The result of a plain TCP connection to each broker, for error messages: kafka-python only reports how long
