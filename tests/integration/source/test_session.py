@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import ssl
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from changefeed.errors import SettingsError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.dump import DumpStream
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.session_settings import EVERYWHERE, MARIADB, MYSQL
 from devstack.identity import ProcessId
@@ -127,6 +129,28 @@ def test_full_server_and_killed_statement_may_be_retried(
                     session.rows("SELECT 1")
     finally:
         server.execute(f"DROP USER {user}")
+
+
+@pytest.mark.parametrize("options", ["", "/?ssl_mode=disabled"])
+def test_sockets_notice_a_server_that_dies_silently(mysql_server: MysqlServer, options: str) -> None:
+    session = Session(MysqlConnection.from_uri(f"{mysql_server.url}{options}"))
+    expected = {
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 15,
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): 5,
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): 3,
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): 30_000,
+    }
+
+    def actual() -> dict[tuple[int, int], int]:
+        return {option: session.raw._sock.getsockopt(*option) for option in expected}
+
+    assert actual() == expected
+    (file, *_) = session.rows("SHOW BINARY LOGS")[0]
+    events = DumpStream(session, file=str(file), start=4, end=1 << 40).events()
+    next(events)
+    assert actual() == expected
+    events.close()
 
 
 HOSTILE = {
