@@ -598,6 +598,10 @@ _REMEDIES = {
     errors.BinlogGoneError: (
         "Take a snapshot or backfill from archived files, then seek. Raise binlog_expire_logs_seconds."
     ),
+    errors.BinlogRefusedError: (
+        "See the server's words: if its binlog was reset or restored, seek; if its file is damaged, backfill from "
+        "archived files, then seek."
+    ),
     errors.BinlogFormatError: (
         "Report the event at the coordinates of the message. Seek past it if its changes are not needed."
     ),

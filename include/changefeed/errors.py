@@ -8,6 +8,7 @@
     │   │   └── OptionError       an option of a wire format is wrong
     │   ├── SourceError           the server refuses the login, or cannot be read as it is set up
     │   │   ├── BinlogGoneError   the binlog that is needed is not on the server
+    │   │   ├── BinlogRefusedError   the server cannot read its binlog at the requested position
     │   │   └── NoSuchTableError  a table or its database is not on the server
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
     │   ├── SchemaError           names or types of a table's columns are unknown or contradict the binlog
@@ -96,6 +97,10 @@ class NoSuchTableError(SourceError):
 
 class BinlogGoneError(SourceError):
     """The binlog that is needed is not on the server: purged, renamed, reset or restored."""
+
+
+class BinlogRefusedError(SourceError):
+    """The server cannot read its binlog at the requested position; the message has its words."""
 
 
 class BinlogFormatError(TerminalError):

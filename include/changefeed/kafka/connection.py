@@ -41,6 +41,8 @@ _OURS = {
     "compression.type": "kafka.compression",
     "compression.codec": "kafka.compression",
 }
+_NO_CONTROLLER = "Failed to find active controller"
+"""The text of the RuntimeError that kafka-python raises while the cluster elects a controller."""
 _PORT = 9092
 """Default port of a broker address."""
 
@@ -165,12 +167,17 @@ class KafkaConnection:
             if isinstance(ours, BrokerUnavailableError):
                 ours = unavailable_error(self.bootstrap, self.timeout_seconds, f"{error}; {self._probe_brokers()}")
             raise ours from error
+        except RuntimeError as error:
+            if _NO_CONTROLLER not in str(error):
+                raise
+            raise unavailable_error(self.bootstrap, self.timeout_seconds, str(error)) from error
 
     def _probe_brokers(self) -> str:
         """The result of a plain TCP connection to each broker, for error messages: kafka-python only reports how long
         it waited.
 
-        Raises SettingsError if TLS negotiation fails.
+        Raises SettingsError if TLS negotiation fails, unless the connection is closed during it: a proxy without a
+        broker does that, and a broker that restarts.
         """
         context: ssl.SSLContext | None = self._client_settings().get("ssl_context")
         seen = []
@@ -181,6 +188,11 @@ class KafkaConnection:
                     if context is not None:
                         context.wrap_socket(plain, server_hostname=parts.hostname).close()
                 seen.append(f"{address} is open: is it a broker, and is security.protocol right?")
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
+                seen.append(
+                    f"{address} closed the connection during the TLS handshake: if it always does, is it the port of "
+                    "the broker's TLS listener?"
+                )
             except ssl.SSLError as error:
                 raise untrusted_error(address, str(error)) from error
             except (OSError, ValueError) as error:

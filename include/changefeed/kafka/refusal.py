@@ -145,9 +145,13 @@ def write_error(error: Exception, bootstrap: str, purpose: str) -> ChangefeedErr
     )
 
 
+_LOST_DURING_LOGIN = ("EOF", "Authentication timed out")
+"""What the text of an error has if the connection was closed during a login, or the broker did not answer it."""
+
+
 def _is_login(error: Exception) -> bool:
-    return (
-        isinstance(error, NOT_AUTHENTICATED)
-        or "uthentication" in f"{type(error).__name__} {error}"
-        or "SSL" in str(error)
-    )
+    """Whether the broker refused a login, or TLS failed."""
+    text = f"{type(error).__name__} {error}"
+    if isinstance(error, NOT_AUTHENTICATED):
+        return True
+    return ("uthentication" in text or "SSL" in text) and not any(words in text for words in _LOST_DURING_LOGIN)

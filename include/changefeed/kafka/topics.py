@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafka import IsolationLevel, OffsetSpec, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import RetriableError, UnknownTopicOrPartitionError, UnsupportedVersionError
+from kafka.errors import RetriableError, UnknownTopicOrPartitionError, UnsupportedVersionError, for_code
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from changefeed.errors import TopicError
+from changefeed.errors import BrokerUnavailableError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.records.batch_limits import BatchLimits
 
@@ -107,7 +107,7 @@ def ensure_topics(
     Several processes may create the same topics at the same time.
 
     Raises TopicError with the broker's text if it refuses a topic, and without ``create`` for missing topics;
-    BrokerUnavailableError if the broker does not answer.
+    BrokerUnavailableError if the broker does not answer, or the cluster cannot create them now.
     """
     if not required:
         return {}
@@ -118,15 +118,32 @@ def ensure_topics(
             if not create:
                 raise not_there(connection, {name: required[name] for name in missing})
             _create(admin, {name: required[name] for name in missing}, connection)
-            counts |= _partitions(admin, missing)
-    lost = [name for name in required if name not in counts]
-    if lost:
-        raise TopicError(f"topics {lost} were made and are not there: were they removed at the same time?")
+            counts |= _new_partitions(admin, missing, connection)
     for name, settings in required.items():
         if counts[name] != settings.partitions and name not in missing:
             required_count = settings.partitions
             _log.warning("topic %r has %d partitions, expected %d: used as it is", name, counts[name], required_count)
     return {name: counts[name] for name in required}
+
+
+def _new_partitions(admin: KafkaAdminClient, names: Sequence[str], connection: KafkaConnection) -> dict[str, int]:
+    """The number of partitions of each new topic of ``names``. A broker may learn of them later than another one.
+
+    Raises BrokerUnavailableError if one is still missing after the connection's timeout.
+    """
+    until = time.monotonic() + connection.timeout_seconds
+    while True:
+        counts = _partitions(admin, names)
+        lost = [name for name in names if name not in counts]
+        if not lost:
+            return counts
+        if time.monotonic() > until:
+            raise BrokerUnavailableError(
+                f"topics {lost} were created, and Kafka at {connection.bootstrap!r} does not list them after "
+                f"{connection.timeout_seconds:g} seconds: its brokers lag behind, or the topics were removed at the "
+                "same time. Nothing was published to them. Run again: topics that are missing then are created."
+            )
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 def not_there(connection: KafkaConnection, missing: Mapping[str, TopicSettings]) -> TopicError:
@@ -201,6 +218,8 @@ def _create_at_once(
     answer = admin.create_topics(asked, timeout_ms=milliseconds, validate_only=validate_only, raise_errors=False)
     for topic in answer["topics"]:
         code = topic["error_code"]
+        if for_code(code).retriable:
+            raise _not_now(topic, "created")
         if code not in (0, _TOPIC_EXISTS):
             settings = required[topic["name"]]
             remedy = (
@@ -214,6 +233,16 @@ def _create_at_once(
             )
     if not validate_only:
         admin.wait_for_topics(list(required), timeout_ms=milliseconds)
+
+
+def _not_now(topic: Mapping[str, Any], done: str) -> BrokerUnavailableError:
+    """The error of a topic that cannot be ``done`` for a reason that may pass."""
+    words = topic.get("error_message") or f"error code {topic['error_code']}"
+    return BrokerUnavailableError(
+        f"topic {topic['name']!r} cannot be {done} now: Kafka answers {for_code(topic['error_code']).__name__} "
+        f"({words}). Run again; if it stays so, check that the cluster has a controller and the topic's partitions "
+        "have leaders, and the quotas of the principal that changefeed logs in with."
+    )
 
 
 def partition_counts(connection: KafkaConnection, names: Iterable[str]) -> dict[str, int]:
@@ -234,7 +263,11 @@ def _describe_topics(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str,
     for topic in admin.describe_topics(list(names)):
         if topic["error_code"] == 0:
             described[topic["name"]] = topic
-        elif topic["error_code"] != _NO_SUCH_TOPIC:
+        elif topic["error_code"] == _NO_SUCH_TOPIC:
+            continue
+        elif for_code(topic["error_code"]).retriable:
+            raise _not_now(topic, "described")
+        else:
             raise TopicError(
                 f"topic {topic['name']!r} cannot be described: Kafka's error code is {topic['error_code']} (29: the "
                 "ACL Describe is missing)"

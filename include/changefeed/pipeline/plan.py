@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.ddl.history import SchemaHistory
-from changefeed.errors import BinlogFormatError, BinlogGoneError, PipelineBusyError, SourceError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, BinlogRefusedError, PipelineBusyError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.kafka.lease import Lease
@@ -341,7 +341,8 @@ def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBin
 def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
     """The difference in the events after the checkpoint, which proves another binlog; '' if there is none.
 
-    GTID sets alone are not enough, because after a reset the server assigns the same GTIDs again.
+    GTID sets alone are not enough, because after a reset the server assigns the same GTIDs again. Raises what
+    `ServerBinlogs` raises, except errors that prove another binlog.
     """
     (size,) = [file.size_bytes for file in binlogs.files() if file.name == at.file]
     try:
@@ -352,7 +353,7 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
             if is_before and not binlogs.is_mariadb:
                 return f"transaction {boundary.gtid} begins at {at}, and is one of them"
             return ""
-    except (BinlogFormatError, SourceError) as error:
+    except (BinlogFormatError, BinlogGoneError, BinlogRefusedError) as error:  # not a refused login or a busy server
         return f"nothing can be read at {at} ({error})"
     return "" if at.position >= size else f"no transaction begins at {at}"
 

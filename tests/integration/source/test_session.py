@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import ssl
 import tempfile
+import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from changefeed.errors import SettingsError, SourceError
+from changefeed.errors import SettingsError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.dump import DumpStream
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.session_settings import EVERYWHERE, MARIADB, MYSQL
 from devstack.identity import ProcessId
@@ -100,6 +103,54 @@ def test_text_that_is_no_certificate_is_an_error_that_does_not_show_it(mysql_ser
     with pytest.raises(SettingsError, match=r"ssl_ca, ssl_cert or ssl_key .*Nothing was sent.*%2B") as caught:
         Session(MysqlConnection.from_uri(f"{mysql_server.url}/?{urlencode(texts)}"))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["mysql_server", "mariadb_server"])
+def test_full_server_and_killed_statement_may_be_retried(
+    kind: str, request: pytest.FixtureRequest, unique_name: str
+) -> None:
+    server: SqlServer = request.getfixturevalue(kind)
+    user = unique_name[:32]
+    server.execute(f"CREATE USER {user} IDENTIFIED BY 'own' WITH MAX_USER_CONNECTIONS 1")
+    connection = MysqlConnection.from_uri(f"mysql://{user}:own@127.0.0.1:{server.port}")
+    try:
+        with Session(connection) as session:
+            with pytest.raises(SourceUnavailableError, match=r"max_user_connections.*\(1226\)"):
+                Session(connection)
+            (own,) = session.row("SELECT CONNECTION_ID()")
+            killer = threading.Timer(0.2, server.execute, [f"KILL QUERY {own}"])
+            killer.start()
+            with pytest.raises(SourceUnavailableError, match="interrupted"):
+                session.rows("SELECT SLEEP(60) FROM information_schema.schemata")
+            killer.join()
+            server.execute(f"KILL {own}")
+            for _ in range(2):  # the second time, the client knows that the connection is closed
+                with pytest.raises(SourceUnavailableError):
+                    session.rows("SELECT 1")
+    finally:
+        server.execute(f"DROP USER {user}")
+
+
+@pytest.mark.parametrize("options", ["", "/?ssl_mode=disabled"])
+def test_sockets_notice_a_server_that_dies_silently(mysql_server: MysqlServer, options: str) -> None:
+    session = Session(MysqlConnection.from_uri(f"{mysql_server.url}{options}"))
+    expected = {
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 15,
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): 5,
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): 3,
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): 30_000,
+    }
+
+    def actual() -> dict[tuple[int, int], int]:
+        return {option: session.raw._sock.getsockopt(*option) for option in expected}
+
+    assert actual() == expected
+    (file, *_) = session.rows("SHOW BINARY LOGS")[0]
+    events = DumpStream(session, file=str(file), start=4, end=1 << 40).events()
+    next(events)
+    assert actual() == expected
+    events.close()
 
 
 HOSTILE = {

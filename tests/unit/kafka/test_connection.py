@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import ssl
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import kafka.errors
 import pytest
 
 from changefeed.errors import BrokerUnavailableError, SettingsError
@@ -15,6 +20,7 @@ from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
+from changefeed.kafka.refusal import refusal_error, write_error
 from changefeed.model.password_source import PasswordSource
 from changefeed.model.publish_settings import PublishSettings
 from devstack.port import free_port
@@ -171,3 +177,61 @@ def test_unreachable_broker_error_lists_each_address() -> None:
     connection = KafkaConnection(f"127.0.0.1:{closed},no-such-host.invalid", timeout_seconds=1)
     with pytest.raises(BrokerUnavailableError, match=f"127.0.0.1:{closed}: .*refused, no-such-host.invalid: "):
         connection.broker_count()
+
+
+_CLOSE_NOTIFY, _HANDSHAKE_FAILURE = bytes([21, 3, 3, 0, 2, 1, 0]), bytes([21, 3, 3, 0, 2, 2, 40])
+"""TLS alerts."""
+
+
+@contextmanager
+def _answering(answer: bytes) -> Iterator[str]:
+    """The address of a server that reads the begin of each connection, sends ``answer`` and closes the connection."""
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(1 << 16)
+                client.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"", _CLOSE_NOTIFY])
+def test_connection_closed_during_the_tls_handshake_may_pass(answer: bytes) -> None:
+    """As a proxy does, and a broker that is about to restart."""
+    with _answering(answer) as address:
+        connection = KafkaConnection(address, {"security.protocol": "SSL"}, timeout_seconds=0.5)
+        with pytest.raises(BrokerUnavailableError, match=f"{address} closed the connection during the TLS handshake"):
+            connection.broker_count()
+
+
+@pytest.mark.parametrize("answer", [_HANDSHAKE_FAILURE, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_tls_that_the_broker_refuses_is_a_wrong_setting(answer: bytes) -> None:
+    with _answering(answer) as address:
+        connection = KafkaConnection(address, {"security.protocol": "SSL"}, timeout_seconds=0.5)
+        with pytest.raises(SettingsError, match="do not agree on TLS"):
+            connection.broker_count()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka.errors.KafkaConnectionError("Handshake failed: [SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred"),
+        kafka.errors.KafkaConnectionError(ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)")),
+        kafka.errors.KafkaTimeoutError("SASL Authentication timed out"),
+    ],
+)
+def test_connection_lost_during_a_login_is_not_a_refused_login(error: kafka.errors.KafkaError) -> None:
+    assert isinstance(refusal_error(error, "127.0.0.1:9092", 1), BrokerUnavailableError)
+    assert isinstance(write_error(error, "127.0.0.1:9092", "to publish"), BrokerUnavailableError)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from changefeed.binlog.events.framing import HEADER
 from changefeed.binlog.search.finder import Finder, ResumePoint
-from changefeed.errors import BinlogGoneError
+from changefeed.errors import BinlogGoneError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.file_identity import FileIdentity
@@ -17,7 +17,7 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.window import BinlogFile, Window
 from changefeed.source.mysql import source
 from changefeed.source.mysql.dump import DumpStream
-from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.session import Row, Session
 from changefeed.source.mysql.source import session_on
 
 LARGEST_EVENT = 4 << 20
@@ -119,7 +119,12 @@ class ServerBinlogs:
         if self._session.is_mariadb:
             return GtidSet()
         purged = GtidSet.parse(re.sub(r"\s", "", self._session.variable("gtid_purged") or ""))
-        return purged.subtract(GtidSet.parse(self.logged_before(self._files[0].name))) if purged else purged
+        if not purged:
+            return purged
+        # Without a name the server shows its oldest file of now, after `gtid_purged` was read: the oldest one of
+        # `files` may be purged.
+        oldest = _previous_gtids(self._session.rows("SHOW BINLOG EVENTS LIMIT 3"))
+        return purged.subtract(GtidSet.parse(oldest))
 
     @cached_property
     def takes_anonymous(self) -> bool:
@@ -139,7 +144,10 @@ class ServerBinlogs:
         return GtidSet.parse(Finder(self).at(at).gtids if position is None else position)
 
     def logged_before(self, file: str) -> str:
-        """The GTIDs in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST event."""
+        """The GTIDs in the server's binlogs before ``file``, one of `files`: its PREVIOUS_GTIDS or GTID_LIST event.
+
+        Raises SourceUnavailableError if the server purged it since.
+        """
         if file not in self._previous:
             self._previous[file] = self._read_previous(file)
         return self._previous[file]
@@ -147,10 +155,15 @@ class ServerBinlogs:
     def _read_previous(self, file: str) -> str:
         if self._session.is_mariadb:
             return source.mariadb_position(self._session, BinlogCoordinates(file, FIRST_POSITION)) or ""
-        for row in self._session.rows("SHOW BINLOG EVENTS IN %s LIMIT 3", file):
-            if row[2] in _GTID_EVENTS:
-                return re.sub(r"\s", "", str(row[5]))
-        return ""
+        try:
+            return _previous_gtids(self._session.rows("SHOW BINLOG EVENTS IN %s LIMIT 3", file))
+        except SourceError as error:
+            if any(each.name == file for each in source.binlog_files(self._session)):
+                raise
+            raise SourceUnavailableError(
+                f"{self._session.connection}: expected binlog {file!r}, which the server listed before; it was purged "
+                "meanwhile. Run again: the files are listed anew."
+            ) from error
 
     @cached_property
     def _uuid(self) -> str:
@@ -169,3 +182,8 @@ class ServerBinlogs:
         if not files:
             raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")
         return files
+
+
+def _previous_gtids(events: Iterable[Row]) -> str:
+    """The GTIDs before a file, from the rows of SHOW BINLOG EVENTS for its first events."""
+    return next((re.sub(r"\s", "", str(row[5])) for row in events if row[2] in _GTID_EVENTS), "")

@@ -16,11 +16,18 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from changefeed.binlog.events.framing import ARTIFICIAL_FLAG, HEADER, HEADER_SIZE, HEARTBEATS, EventType, name_of
-from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
+from changefeed.errors import (
+    BinlogFormatError,
+    BinlogGoneError,
+    BinlogRefusedError,
+    ChangefeedError,
+    SourceError,
+    SourceUnavailableError,
+)
 from changefeed.model.coordinates import FIRST_POSITION, LAST_DUMP_POSITION
 from changefeed.model.file_identity import FileIdentity
 from changefeed.source.mysql.server_ids import NO_SERVER_ID
-from changefeed.source.mysql.session import Session, translate_errors
+from changefeed.source.mysql.session import BUSY, UNREACHABLE, Session, translate_errors
 
 _COM_REGISTER_REPLICA, _COM_BINLOG_DUMP = 0x15, 0x12
 _NON_BLOCK = 0x01
@@ -53,9 +60,9 @@ class DumpStream:
     - ``reader_name`` is the reader's host in the server's list of replicas.
     - ``max_bytes_per_second`` limits the rate of reading.
 
-    Raises BinlogGoneError if the server no longer has the file or has another file of its name, SourceError if the
-    server refuses for another reason, SourceUnavailableError if the connection is lost or the server ends the stream
-    early.
+    Raises BinlogGoneError if the server no longer has the file or has another file of its name, BinlogRefusedError if
+    it cannot read the file there, SourceError if it refuses for another reason, SourceUnavailableError if the
+    connection is lost or the server ends the stream early.
     """
 
     def __init__(
@@ -227,7 +234,10 @@ class DumpStream:
                 "lost to this pipeline unless the file was archived: publish it with a backfill of the archived files "
                 "(`archive`), then seek past it."
             )
-        return SourceError(f"{where} was requested, and the server refused with error {code}: {words}")
+        refused = f"{where} was requested, and the server refused with error {code}: {words}"
+        if code in BUSY or code in UNREACHABLE:
+            return SourceUnavailableError(f"{refused}. Run again.")
+        return BinlogRefusedError(refused) if code == _FATAL_READ else SourceError(refused)
 
 
 def _is_stream_only(event: bytes) -> bool:

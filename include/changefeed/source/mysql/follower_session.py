@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pymysql
-from pymysql.constants import CR, ER
+from pymysql.constants import ER
 
 from changefeed.errors import ChangefeedError, FollowerError, FollowerUnavailableError, PipelineBusyError
 from changefeed.model.connection import MysqlConnection
-from changefeed.source.mysql.session import Session, is_stale_password, translate_errors
+from changefeed.source.mysql.session import BUSY, UNREACHABLE, Session, is_stale_password, translate_errors
 
-_GONE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
-_BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK, ER.QUERY_INTERRUPTED}
 _LOCK_SECONDS = 10
 WRONG_VALUE = ER.TRUNCATED_WRONG_VALUE_FOR_FIELD
 """The code of a FollowerError for text that the column's charset cannot represent."""
@@ -159,13 +157,15 @@ def _at(connection: MysqlConnection) -> str:
 def _of_follower(connection: MysqlConnection, error: Exception, code: int, words: str) -> ChangefeedError:
     words = words[:500]
     at = _at(connection)
-    if code in _BUSY:
-        return FollowerUnavailableError(f"{at} has no space or does not grant a lock now: {words} ({code}). Run again.")
+    if code in BUSY:
+        return FollowerUnavailableError(
+            f"{at} has no connection or lock to give now, or ended the session: {words} ({code}). Run again."
+        )
     if is_stale_password(connection, code):
         return FollowerUnavailableError(
             f"{at} refuses the password that `passwords` of the site's file returned for this login: {words}. Run "
             "again: the next login gets another one."
         )
-    if code in _GONE or isinstance(error, OSError | pymysql.InterfaceError):
+    if code in UNREACHABLE or isinstance(error, OSError | pymysql.InterfaceError):
         return FollowerUnavailableError(f"{at} cannot be reached: {words}. Run again when it answers.")
     return FollowerError(f"{at} answered with error {code}: {words}", code)

@@ -11,6 +11,7 @@ password without sending it. Otherwise the rules are those of MySQL's own client
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from typing import Any, ClassVar
@@ -22,6 +23,15 @@ from changefeed.errors import SettingsError
 from changefeed.model.connection import AnswerLimits, MysqlConnection
 from changefeed.model.tls import present_certificate, trusting_context
 from changefeed.source.mysql.session_settings import session_statement
+
+SILENT_SECONDS = 30
+"""Seconds without any packet of the server's machine after which the connection is lost."""
+_TCP_OPTIONS = {
+    "TCP_KEEPIDLE": SILENT_SECONDS // 2,
+    "TCP_KEEPINTVL": SILENT_SECONDS // 6,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": SILENT_SECONDS * 1000,
+}
 
 
 class _PasswordInClear:
@@ -159,8 +169,21 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
     if context is not None and not isinstance(connected._sock, ssl.SSLSocket):
         connected.close()
         raise _without_tls()
+    _notice_dead_server(connected._sock)
     connected._read_timeout, connected.answer_limits = answer_limits.answer_seconds, answer_limits
     return connected
+
+
+def _notice_dead_server(channel: socket.socket) -> None:
+    """Let the kernel end the connection if the server's machine is silent for SILENT_SECONDS, as after a loss of power.
+
+    A live machine answers the kernel's probes, however long the server works on a statement. Systems other than Linux
+    have only some of these options.
+    """
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _TCP_OPTIONS.items():
+        if hasattr(socket, name):
+            channel.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:

@@ -21,9 +21,16 @@ from changefeed.source.mysql.login import connect
 
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
 _NO_TABLE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
-_UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
-_NO_ANSWER = {(code,) for code in (*_UNREACHABLE, ER.SERVER_SHUTDOWN)}
-_BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
+UNREACHABLE = frozenset(
+    {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR, ER.SERVER_SHUTDOWN}
+    | {3032}  # offline_mode=ON
+)
+"""The codes of an error if no server answers, or it lets no user in."""
+_FULL = {ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED}
+_ENDED = {ER.QUERY_INTERRUPTED, 1927, 3169, 4031}
+"""The statement or session was killed, or the session was inactive; 1927 is MariaDB's."""
+BUSY = frozenset({ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK} | _FULL | _ENDED)
+"""The other codes of an error that may pass."""
 
 _NO_COMMON_TLS = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
 """OpenSSL's reasons for a failure if the server supports only versions of TLS that are not accepted here."""
@@ -170,7 +177,9 @@ def is_unreachable(error: SourceUnavailableError) -> bool:
     """Whether no server answered, or it closed the connection; False for a server that is busy or refuses a
     password."""
     cause = error.__cause__
-    return isinstance(cause, OSError) or (isinstance(cause, pymysql.MySQLError) and cause.args[:1] in _NO_ANSWER)
+    if isinstance(cause, pymysql.MySQLError):
+        return bool(cause.args) and cause.args[0] in UNREACHABLE
+    return isinstance(cause, OSError)
 
 
 def is_stale_password(connection: MysqlConnection, code: int) -> bool:
@@ -197,10 +206,15 @@ def _of_source(connection: MysqlConnection, error: Exception, code: int, words: 
             f"1.2 or newer ({cause.reason}): so do MySQL's own builds of 5.7 before 5.7.28, which end with "
             "TLS 1.1. Nothing was read. Upgrade the server, or disable TLS for the connection by ssl_mode=disabled."
         )
-    if code in _UNREACHABLE or code in _BUSY or isinstance(error, OSError):
+    if code in BUSY:
         return SourceUnavailableError(
-            f"MySQL at {connection.host}:{connection.port} cannot be reached: {words}. Run again when "
-            "the server answers; check host, port and firewall if it never did."
+            f"MySQL at {connection.host}:{connection.port} cannot do it now: {words} ({code}). Run again. If it stays "
+            "so, check the limits of connections of the server and of the user, and what ends its sessions."
+        )
+    if code in UNREACHABLE or isinstance(error, OSError | pymysql.InterfaceError):
+        return SourceUnavailableError(
+            f"MySQL at {connection.host}:{connection.port} cannot be reached: {words or 'the connection was closed'}. "
+            "Run again when the server answers; check host, port and firewall if it never did."
         )
     kind = NoSuchTableError if code in _NO_TABLE else SourceError
     return kind(f"MySQL at {connection.host}:{connection.port} answered with error {code}: {words}")
