@@ -12,26 +12,27 @@ from changefeed.airflow.pause_watch import PauseWatch
 
 
 class Dag:
-    """A DAG whose state is known after each of ``answers``; an exception is raised."""
+    """A DAG whose state is each of ``answers``, the last one for ever; an exception is raised."""
 
     def __init__(self, *answers: bool | Exception) -> None:
         self._answers: Iterator[bool | Exception] = iter(answers)
+        self._last = False
         self.all_asked = threading.Event()
 
     def is_paused(self) -> bool:
         answer = next(self._answers, None)
         if answer is None:
             self.all_asked.set()
-            return False
+            return self._last
         if isinstance(answer, Exception):
             raise answer
+        self._last = answer
         return answer
 
 
 def is_stopped(dag: Dag, stop: Path) -> bool:
-    with PauseWatch(dag.is_paused, stop, look_seconds=0.001) as watch:
-        while not dag.all_asked.wait(0.01) and watch._thread.is_alive():
-            pass
+    with PauseWatch(dag.is_paused, stop, look_seconds=0.001):
+        assert dag.all_asked.wait(60)
     return stop.exists()
 
 
@@ -43,8 +44,9 @@ def is_stopped(dag: Dag, stop: Path) -> bool:
         ([False, RuntimeError("Airflow is away"), True], True),
         ([True, True], False),
         ([True, False, True], True),
+        ([False, True, False], False),
     ],
-    ids=["active", "paused", "after an error", "paused before", "paused before and again"],
+    ids=["active", "paused", "after an error", "paused before", "paused before and again", "resumed"],
 )
 def test_a_job_is_asked_to_end_if_its_dag_was_active_before_the_pause(
     answers: list[bool | Exception], expected: bool, tmp_path: Path

@@ -16,8 +16,9 @@ LOOK_SECONDS = 2.0
 
 
 class PauseWatch:
-    """A context manager that creates the file ``stop`` when the DAG gets paused in its block; the job then ends after
-    its window. A DAG that is paused from the start, as in `airflow dags test`, does not count.
+    """A context manager that creates the file ``stop`` when the DAG gets paused in its block, and removes it when the
+    DAG is resumed; a job that sees the file ends after its window. A DAG that is paused from the start, as it may be in
+    `airflow dags test`, does not count.
 
     An error of ``is_paused`` is logged: the next answer counts.
     """
@@ -38,15 +39,19 @@ class PauseWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        was_active = False
+        was_active = is_asked = False
         while not self._is_over.wait(self._look_seconds):
             try:
                 is_paused = self._is_paused()
             except Exception as error:  # whatever Airflow's client raises while its API server is away
                 _log.debug("whether the DAG is paused is not known: %s", error)
                 continue
-            if is_paused and was_active:
+            was_active = was_active or not is_paused
+            if (is_paused and was_active) == is_asked:
+                continue
+            is_asked = not is_asked
+            if is_asked:
                 _log.info("the DAG was paused: the job ends after its window")
                 self._stop.touch()
-                return
-            was_active = was_active or not is_paused
+            else:
+                self._stop.unlink(missing_ok=True)

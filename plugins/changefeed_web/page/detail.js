@@ -94,11 +94,9 @@ export async function detail(main, alive, name, tab) {
     const setPaused = async () => {
       const { run_for: isContinuous, schedule, dag: { running, held } } = latest;
       await post(`${path}/${paused ? "resume" : "pause"}`);
-      const isAtWork = running.length > held.length;
-      if (!isContinuous) return paused ? "Resumed" : "Paused";
-      if (!paused) return isAtWork ? "Paused: the run under way ends after its window" : "Paused";
-      if (isAtWork || !schedule) return "Resumed";
-      return runText(await post(`${path}/run`, {})); // the schedule may start the next one only after `run_for`
+      if (paused && isContinuous && schedule) return runText(await post(`${path}/run`, {})); // the next one may come after `run_for`
+      if (paused) return "Resumed";
+      return isContinuous && running.length > held.length ? "Paused: the run under way ends after its window" : "Paused";
     };
     const pause = el("button", { onclick: () => act(pause, (text) => text, setPaused) }, paused ? "Resume" : "Pause");
     actions.replaceChildren(run, pause, menu);
