@@ -1,6 +1,7 @@
 """REST routes that act on a pipeline: each starts or ends a DAG run, or pauses or resumes something."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from airflow.api.common.trigger_dag import trigger_dag
@@ -37,7 +38,7 @@ from changefeed.settings.requests.unpark import UnparkRequest
 from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.settings.site import site_archive
 from changefeed_web import position, readings, slots
-from changefeed_web.access import GetUserDep, require_permission, write_audit_log
+from changefeed_web.access import GetUserDep, has_permission, require_permission, write_audit_log
 from changefeed_web.dag_state import UNFINISHED_STATES, dag_state, known_dags
 from changefeed_web.loading import missing_dag
 from changefeed_web.pipelines import pipeline_of
@@ -85,8 +86,19 @@ def pause(name: str, user: GetUserDep) -> dict[str, Any]:
 
 @router.post("/pipelines/{name}/resume")
 def resume(name: str, user: GetUserDep) -> dict[str, Any]:
-    """Resume the ingest DAG: its schedule and its held runs."""
-    return _set_paused(name, user, paused=False)
+    """Resume the ingest DAG: its schedule and its held runs.
+
+    With the setting `windows` and a schedule it also starts a run, ``run_id``, if the next one is not due and the user
+    may: the pause has ended the last one. Otherwise ``run_id`` is null.
+    """
+    done = _set_paused(name, user, paused=False)
+    dag_id, pipeline = ingest_dag_id(name), pipeline_of(name)
+    next_run = dag_state(dag_id)["next_run"]
+    is_due = next_run is not None and datetime.fromisoformat(next_run) <= datetime.now(UTC)
+    is_continuous = pipeline.windows is not None and pipeline.schedule is not None
+    if not is_continuous or is_due or not has_permission(user, "POST", dag_id, run=True):
+        return {**done, "run_id": None}
+    return {**done, "run_id": _trigger_run(user, "run", name, dag_id, {})["run_id"]}
 
 
 @router.post("/pipelines/{name}/run", status_code=202)

@@ -1,5 +1,6 @@
 """The sealed windows of a pipeline over time, and its last events, latest first."""
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -90,6 +91,11 @@ def last_hour(windows: Sequence[SealedWindow], now_ms: int, merged: Iterable[Sea
         "newest_ms": newest,
         "since_ms": since_ms,
     }
+
+
+def hour_ago_ms() -> int:
+    """The begin of the last hour (Unix milliseconds)."""
+    return int(time.time() * 1000) - BINS * BIN_SECONDS * 1000
 
 
 def _bin_of(at_ms: int, now_ms: int) -> int:

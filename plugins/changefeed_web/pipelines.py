@@ -41,7 +41,7 @@ from changefeed_web.access import (
     require_permission,
     write_audit_log,
 )
-from changefeed_web.activity import SealedWindow, freshness, last_hour
+from changefeed_web.activity import SealedWindow, freshness, hour_ago_ms, last_hour
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.bundles import BundledPipeline, bundled_pipeline, bundled_pipelines
 from changefeed_web.dag_state import dag_state, dag_states, last_errors
@@ -385,9 +385,16 @@ def _read_live(pipeline: Pipeline) -> _Live:
     checkpoint = (at.get("last_known") or at).get("checkpoint")
     try:
         windows = position.sealed_windows(pipeline, checkpoint, stale)
-        return _Live(at, windows, stale, position.merged_windows(pipeline, 1, stale))
+        return _Live(at, windows, stale, _newest_merged(pipeline, windows, stale))
     except ChangefeedError:  # of Kafka: the position and the view of the windows show it
         return _Live(at, None, stale)
+
+
+def _newest_merged(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) -> Sequence[SealedPeriod]:
+    """The newest sums of older windows, if some may be of the last hour; the log is not read for a quiet pipeline."""
+    if not windows or windows[-1].sealed_at_ms <= hour_ago_ms():
+        return ()
+    return position.merged_windows(pipeline, 1, stale)
 
 
 def _describe_each(

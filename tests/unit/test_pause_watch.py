@@ -30,8 +30,8 @@ class Dag:
         return answer
 
 
-def is_stopped(dag: Dag, stop: Path) -> bool:
-    with PauseWatch(dag.is_paused, stop, look_seconds=0.001):
+def is_stopped(dag: Dag, stop: Path, *, was_active: bool = False) -> bool:
+    with PauseWatch(dag.is_paused, stop, was_active=was_active, look_seconds=0.001):
         assert dag.all_asked.wait(60)
     return stop.exists()
 
@@ -52,3 +52,7 @@ def test_a_job_is_asked_to_end_if_its_dag_was_active_before_the_pause(
     answers: list[bool | Exception], expected: bool, tmp_path: Path
 ) -> None:
     assert is_stopped(Dag(*answers), tmp_path / "stop") is expected
+
+
+def test_a_job_of_a_worker_is_asked_to_end_if_its_dag_was_paused_while_it_was_queued(tmp_path: Path) -> None:
+    assert is_stopped(Dag(True), tmp_path / "stop", was_active=True)

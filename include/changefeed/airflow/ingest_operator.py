@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
@@ -28,7 +28,7 @@ from changefeed.airflow.pause_watch import PauseWatch
 from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
-from changefeed.airflow.task_processes import task_variables
+from changefeed.airflow.task_processes import is_supervised, task_variables
 from changefeed.airflow.tasks import (
     checkpoint_store_of,
     fail_fast,
@@ -136,11 +136,17 @@ class JobOperator(SparkSubmitOperator):
         with self._files(context):
             try:
                 stop = self._job_file.with_name(STOP_FILE)
-                with PauseWatch(self._is_paused, stop) if self._is_paused else nullcontext():
+                with self._watch(stop):
                     self._run(context)
             finally:
                 self._result = read_result(self._result_file)
             return self._result or None
+
+    def _watch(self, stop: Path) -> AbstractContextManager[object]:
+        """Ask the job to end while the DAG is paused, if it should end then."""
+        if self._is_paused is None:
+            return nullcontext()
+        return PauseWatch(self._is_paused, stop, was_active=is_supervised())  # Airflow starts no task of a paused DAG
 
     @contextmanager
     def _files(self, context: Context) -> Iterator[None]:

@@ -16,15 +16,18 @@ LOOK_SECONDS = 2.0
 
 
 class PauseWatch:
-    """A context manager that creates the file ``stop`` when the DAG gets paused in its block, and removes it when the
-    DAG is resumed; a job that sees the file ends after its window. A DAG that is paused from the start, as it may be in
-    `airflow dags test`, does not count.
+    """A context manager that creates the file ``stop`` when the DAG is paused in its block, and removes it when the DAG
+    is resumed; a job that sees the file ends after its window. If the DAG was not ``was_active`` before, it must be
+    active once before a pause counts: `airflow dags test` also runs a paused DAG.
 
     An error of ``is_paused`` is logged: the next answer counts.
     """
 
-    def __init__(self, is_paused: Callable[[], bool], stop: Path, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self, is_paused: Callable[[], bool], stop: Path, *, was_active: bool, look_seconds: float = LOOK_SECONDS
+    ) -> None:
         self._is_paused, self._stop, self._look_seconds = is_paused, stop, look_seconds
+        self._was_active = was_active
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="changefeed-pause", daemon=True)
 
@@ -39,7 +42,7 @@ class PauseWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        was_active = is_asked = False
+        was_active, is_asked = self._was_active, False
         while not self._is_over.wait(self._look_seconds):
             try:
                 is_paused = self._is_paused()
@@ -51,7 +54,7 @@ class PauseWatch:
                 continue
             is_asked = not is_asked
             if is_asked:
-                _log.info("the DAG was paused: the job ends after its window")
+                _log.info("the DAG is paused: the job is asked to end after its window")
                 self._stop.touch()
             else:
                 self._stop.unlink(missing_ok=True)

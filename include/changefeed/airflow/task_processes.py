@@ -10,6 +10,11 @@ from airflow.sdk.execution_time.comms import CommsDecoder
 from changefeed.spark.task_watch import TASK_PROCESSES
 
 
+def is_supervised() -> bool:
+    """Whether the calling task runs in an Airflow worker, and not in `airflow dags test`."""
+    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)
+
+
 def task_variables() -> dict[str, str]:
     """The environment variable by which a job on this machine ends with the task that calls this function.
 
@@ -18,6 +23,5 @@ def task_variables() -> dict[str, str]:
     its parent is any process, such as a shell that may end earlier. Do not pass it to a driver in cluster mode, which
     would take the processes for ended.
     """
-    is_supervised = isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)
-    pids = [os.getpid(), os.getppid()] if is_supervised else [os.getpid()]
+    pids = [os.getpid(), os.getppid()] if is_supervised() else [os.getpid()]
     return {TASK_PROCESSES: ",".join(map(str, pids))}

@@ -208,6 +208,7 @@ class _Run:
                 after = Checkpoint.after(window, int(time.time() * 1000), manifest.gtids)
                 self.store.advance(expected, after)
                 expected = after
+                self.pace.succeed()
                 yield manifest
                 if self.pace.is_over or self.followed.have_changed():
                     break

@@ -337,11 +337,14 @@ class Publisher:
 
         Without this check kafka-python waits for a removed topic as it waits for a broker that is down.
         """
+        touched = set(self._touched)
+        if self._dead_letter is not None:
+            touched.add((self._dead_letter, self._limits[self._dead_letter].partitions - 1))
         try:
-            limits = topic_limits(self._connection, {topic for topic, _ in self._touched})
+            limits = topic_limits(self._connection, {topic for topic, _ in touched})
         except BrokerUnavailableError:
             return  # the client waits for the broker
-        for topic, partition in self._touched:
+        for topic, partition in touched:
             if partition >= limits[topic].partitions:
                 raise TopicError(
                     f"topic {topic!r} has {limits[topic].partitions} partitions now, and partition {partition} was "

@@ -92,10 +92,9 @@ export async function detail(main, alive, name, tab) {
     const run = el("button", { class: "primary", onclick: () => act(run, runText, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
     const setPaused = async () => {
-      const { run_for: isContinuous, schedule, dag: { running, held } } = latest;
-      await post(`${path}/${paused ? "resume" : "pause"}`);
-      if (paused && isContinuous && schedule) return runText(await post(`${path}/run`, {})); // the next one may come after `run_for`
-      if (paused) return "Resumed";
+      const { run_for: isContinuous, dag: { running, held } } = latest;
+      const done = await post(`${path}/${paused ? "resume" : "pause"}`);
+      if (paused) return done.run_id ? runText(done) : "Resumed";
       return isContinuous && running.length > held.length ? "Paused: the run under way ends after its window" : "Paused";
     };
     const pause = el("button", { onclick: () => act(pause, (text) => text, setPaused) }, paused ? "Resume" : "Pause");
