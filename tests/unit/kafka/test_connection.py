@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import kafka.errors
@@ -193,7 +193,8 @@ def _answering(answer: bytes) -> Iterator[str]:
                 client, _ = server.accept()
             except OSError:
                 return
-            with client:
+            client.settimeout(5)
+            with client, suppress(OSError):  # a client that has given up may send nothing, and be closed later
                 client.recv(1 << 16)
                 client.sendall(answer)
 
