@@ -112,7 +112,7 @@ test-unit: $(READY) ## The tests without servers
 test-faults: $(READY) ## The long form of the fault tests: 200 random kills, and 100 on real Spark for each server
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
 
-soak: $(READY) ## Half an hour of windows, one each 30 seconds, while a writer does everything, for each kind of server and Spark (MINUTES=30; ARGS="-k mysql-local")
+soak: $(READY) ## Half an hour of windows, one each 30 seconds, and of continuous runs, while a writer does everything, for each kind of server and Spark (MINUTES=30; ARGS="-k mysql-local")
 	CHANGEFEED_SOAK_MINUTES=$(or $(MINUTES),30) $(BIN)/python -m pytest -s -n 0 tests/faults/test_soak.py $(ARGS)
 
 test-snapshot: $(READY) ## Snapshots with concurrent writers: a million rows with 10 kills, and 20 random snapshots for each server (ARGS="-k mysql"; KILLS= ROWS= RUNS= SEED=)

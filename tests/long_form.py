@@ -23,13 +23,18 @@ def long(*cases: Any) -> list[Any]:
 def mark_further_cases(items: Iterable[pytest.Item]) -> None:
     """Add the mark `long` to all but one of the extended cases of each test on real servers.
 
-    Which one stays depends on the test's name, so that each server, stage and format stays in about as many tests.
+    Which one stays depends on the test's name, so that each server, stage and format stays in about as many tests. A
+    test with the mark `each_case` keeps all.
     """
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if FOLDERS.match(item.nodeid) and item.get_closest_marker("extended") and not item.get_closest_marker("long"):
+        if FOLDERS.match(item.nodeid) and item.get_closest_marker("extended") and not _is_kept(item):
             cases[item.nodeid.partition("[")[0]].append(item)
     for test, ones in cases.items():
         ones.pop(zlib.crc32(test.encode()) % len(ones))
         for item in ones:
             item.add_marker(pytest.mark.long)
+
+
+def _is_kept(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) for mark in ("long", "each_case"))

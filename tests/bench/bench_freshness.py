@@ -10,7 +10,10 @@ system starts, are not counted.
 - debezium: its MySQL connector in Kafka Connect, with its default poll interval
 
 Prints a line for each system and rate: seconds from the commit to the consumer (median, 99th percentile, maximum), and
-the CPU seconds a second of the system's processes. MySQL, Kafka, the writer and the consumer share the machine.
+the CPU seconds a second of the system's processes, of the broker and of MySQL. The writer and the consumer share the
+machine. At rate 0 nothing is written, and it is checked that the system writes nothing to Kafka.
+
+Maxwell is not among the systems: its releases do not run with the MySQL of the devstack without changes to them.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent)]
 import kafka  # noqa: E402 - after the path
 from debezium import login  # noqa: E402
 from kafka.admin import KafkaAdminClient, NewTopic  # noqa: E402
-from process_use import Meter  # noqa: E402
+from process_use import cpu_by_kind, cpu_seconds  # noqa: E402
 
 from devstack.connect import ConnectWorker  # noqa: E402
 from devstack.home import Home  # noqa: E402
@@ -46,6 +49,7 @@ from devstack.mysql import MysqlServer  # noqa: E402
 from devstack.process import run_server  # noqa: E402
 
 DATABASE = "freshness"
+SERVERS = ("broker", "MySQL")
 COMMITS_A_SECOND = 20
 """A writer commits at most this often, with several rows if the rate is higher."""
 READY_SECONDS = 180.0
@@ -87,14 +91,20 @@ class Servers:
 
 @dataclass(frozen=True)
 class Figures:
-    """Seconds from commit to consumer of the rows that were counted, sorted, and CPU seconds a second."""
+    """Seconds from commit to consumer of the rows that were counted, sorted, and CPU seconds a second by process."""
 
     seconds: list[float]
-    cpu: float
+    cpu: Mapping[str, float]
 
     def at(self, share: float) -> float:
         """The time within which this share of the rows was there."""
         return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
+
+    def describe(self) -> str:
+        """The figures as a line of the table."""
+        shares = "".join(f"{self.at(share):9.2f}" if self.seconds else f"{'-':>9}" for share in (0.5, 0.99, 1.0))
+        own = sum(used for who, used in self.cpu.items() if who not in SERVERS)
+        return f"{shares}{own:10.3f}   " + ", ".join(f"{who} {used:.3f}" for who, used in self.cpu.items())
 
 
 @contextmanager
@@ -151,11 +161,13 @@ class Writer(threading.Thread):
         self.committed: dict[int, float] = {}
         self._mysql, self._table, self._ended = mysql, table, threading.Event()
         self._commits = min(rate, COMMITS_A_SECOND)
-        self._rows = rate // self._commits
+        self._rows = rate // max(1, self._commits)
 
     def run(self) -> None:
         """Write until `stop`."""
         row, due = 0, time.monotonic()
+        if not self._commits:
+            return
         with self._mysql.connect(database=DATABASE) as connection, connection.cursor() as cursor:
             while not self._ended.wait(max(0.0, due - time.monotonic())):
                 values = ", ".join(f"({row + each}, 'a text of some length')" for each in range(self._rows))
@@ -202,6 +214,22 @@ class Reader(threading.Thread):
         self.join()
 
 
+def cpu_of(pid: int, servers: Servers) -> dict[str, float]:
+    """CPU seconds of the system's processes and of the servers until now."""
+    own = dict(sorted(cpu_by_kind(pid).items()))
+    return own | {"broker": cpu_seconds(servers.kafka.pid or 0), "MySQL": cpu_seconds(servers.mysql.pid or 0)}
+
+
+def end_offsets(bootstrap: str) -> dict[kafka.TopicPartition, int]:
+    """The end of each partition, also of records of open transactions, without the topics of Kafka and Connect."""
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap)
+    names = [name for name in consumer.topics() if not name.startswith(("__", "connect"))]
+    partitions = [kafka.TopicPartition(name, each) for name in names for each in consumer.partitions_for_topic(name)]
+    ends: dict[kafka.TopicPartition, int] = consumer.end_offsets(partitions)
+    consumer.close()
+    return ends
+
+
 def measure(servers: Servers, system: str, rate: int, seconds: float) -> Figures:
     """Run ``system`` for ``seconds`` with ``rate`` rows a second. SystemExit if a row did not arrive."""
     start, every, topic = SYSTEMS[system]
@@ -220,9 +248,15 @@ def measure(servers: Servers, system: str, rate: int, seconds: float) -> Figures
                 raise SystemExit(f"{system} published nothing; see {servers.folder}")
         writer.start()
         time.sleep(SETTLE_SECONDS)
-        since, meter = time.time(), Meter(pid)
+        ends = end_offsets(servers.kafka.bootstrap) if not rate else {}
+        since, before = time.time(), cpu_of(pid, servers)
         time.sleep(seconds)
-        cpu, until = meter.used()[0] / seconds, time.time()
+        cpu, until = (
+            {who: (used - before.get(who, 0.0)) / seconds for who, used in cpu_of(pid, servers).items()},
+            time.time(),
+        )
+        if ends and (grown := {at for at, end in end_offsets(servers.kafka.bootstrap).items() if end != ends.get(at)}):
+            raise SystemExit(f"{system} wrote to {grown} while nothing changed")
         writer.stop()
         counted = {row: at for row, at in writer.committed.items() if since <= at < until}
         deadline = time.monotonic() + 60
@@ -238,7 +272,7 @@ def main() -> None:
     """Start the servers, measure each system at each rate, and print a table."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=float, default=180)
-    arguments.add_argument("--rates", nargs="+", type=int, default=[1, 100, 5000], help="rows a second")
+    arguments.add_argument("--rates", nargs="+", type=int, default=[0, 1, 100, 5000], help="rows a second")
     arguments.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parsed = arguments.parse_args()
     subprocess.run([sys.executable, "-m", "changefeed.native"], check=True)
@@ -253,9 +287,7 @@ def main() -> None:
         servers = Servers(folder, mysql, broker)
         for rate in parsed.rates:
             for system in parsed.systems:
-                figures = measure(servers, system, rate, parsed.seconds)
-                shares = "".join(f"{figures.at(share):9.2f}" for share in (0.5, 0.99, 1.0))
-                print(f"{system:16}{rate:6}{shares}{figures.cpu:10.2f}", flush=True)
+                print(f"{system:16}{rate:6}{measure(servers, system, rate, parsed.seconds).describe()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -203,6 +203,7 @@ def test_a_run_that_another_one_blocks_to_its_end_is_no_success(continuous: Feed
     run_bounded(continuous)
 
 
+@pytest.mark.each_case
 @pytest.mark.parametrize("stage", LATER_STAGES)
 def test_killed_at_a_stage_of_the_loop_the_next_run_repeats_nothing(continuous: Feed, stage: str) -> None:
     feed = continuous

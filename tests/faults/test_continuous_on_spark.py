@@ -74,7 +74,6 @@ def own_mysql(tmp_path: Path) -> Iterator[MysqlServer]:
         yield server
 
 
-@pytest.mark.long
 @SPARKS
 def test_run_goes_on_after_kafka_was_down_for_a_minute(spark_feed: Feed) -> None:
     feed = spark_feed
@@ -222,7 +221,6 @@ def test_next_run_goes_on_after_the_older_one_if_the_cluster_has_room_for_one(sp
     check_published_by(newer, feed)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stage", LATER_STAGES)
 def test_killed_at_a_stage_on_a_local_master_the_next_run_repeats_nothing(continuous: Feed, stage: str) -> None:
     feed = continuous

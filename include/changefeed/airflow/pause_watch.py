@@ -11,7 +11,7 @@ from typing import Self
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 """How often it asks Airflow whether the DAG is paused."""
 
 
