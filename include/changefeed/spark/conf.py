@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import socket
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -86,9 +87,8 @@ PRIVATE_UMASK = 0o077
 """The umask of each process that starts a driver, because Spark creates some folders readable for everybody, and
 sockets with the permissions that the umask leaves."""
 
-SOCKETS_ON_THIS_MACHINE = {"spark.python.unix.domain.socket.enabled": "true"}
-"""A default of a local master: on TCP each job would wait 40 ms for a delayed acknowledgement. PRIVATE_UMASK keeps
-others from these sockets, which have no secret; on other machines the umask is not ours."""
+_LONGEST_SOCKET_FOLDER = 60
+"""The path of a socket has at most 107 bytes (macOS: 103), of which Spark needs 43 for its name."""
 
 _SECRET = "spark.authenticate.secret"
 
@@ -107,8 +107,21 @@ def job_conf(settings: Mapping[str, str], master: str, defaults: Mapping[str, st
                 "spark.conf of the pipeline sets %s=%s, which is ignored: it must be %s", name, settings[name], value
             )
     own = {_SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}
-    sockets = SOCKETS_ON_THIS_MACHINE if is_local(master) else {}
+    sockets = unix_sockets() if is_local(master) else {}
     return {**own, **defaults, **sockets, **settings, **always}
+
+
+def unix_sockets() -> dict[str, str]:
+    """Settings by which a local master's JVM and Python talk through Unix domain sockets in the folder for temporary
+    files; none if its path is too long for a socket.
+
+    On TCP each job would wait 40 ms for a delayed acknowledgement. PRIVATE_UMASK keeps others from these sockets, which
+    have no secret; on other machines the umask is not ours.
+    """
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
 
 
 def missing_protection(conf: Mapping[str, str], master: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 
 from changefeed.spark.conf import (
@@ -9,9 +11,9 @@ from changefeed.spark.conf import (
     JOB_CONF,
     ON_OTHER_MACHINES,
     ON_THIS_MACHINE,
-    SOCKETS_ON_THIS_MACHINE,
     environment_at,
     job_conf,
+    unix_sockets,
 )
 
 LOCAL = ["local", "local[2]", "local[*]", "local[2,3]"]
@@ -19,7 +21,7 @@ REMOTE = ["local-cluster[2,1,768]", "spark://host:7077", "yarn", "k8s://https://
 
 
 def test_a_pipelines_settings_go_before_ours() -> None:
-    assert job_conf({}, "local[*]") == {**JOB_CONF, **ALWAYS, **ON_THIS_MACHINE, **SOCKETS_ON_THIS_MACHINE}
+    assert job_conf({}, "local[*]") == {**JOB_CONF, **ALWAYS, **ON_THIS_MACHINE, **unix_sockets()}
     assert job_conf({}, "yarn") == {**JOB_CONF, **ALWAYS, **ON_OTHER_MACHINES}
     assert job_conf({"spark.log.level": "INFO"}, "local[*]")["spark.log.level"] == "INFO"
 
@@ -75,3 +77,13 @@ def test_cluster_of_one_machine_gets_a_new_secret_each_time() -> None:
     first, second = (job_conf({}, "local-cluster[1,1,512]")[name] for _ in range(2))
     assert first != second
     assert len(first) == 64
+
+
+def test_sockets_are_in_the_folder_for_temporary_files_if_its_path_is_short_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for length, expected in ((60, True), (61, False)):
+        folder = "/" + "x" * (length - 1)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        assert (job_conf({}, "local[2]").get("spark.python.unix.domain.socket.dir") == folder) is expected
+    assert "spark.python.unix.domain.socket.enabled" not in job_conf({}, "local[2]")
