@@ -76,6 +76,26 @@ def addresses_of(pid: int) -> set[Address]:
     }
 
 
+def sockets_of(pid: int) -> set[str]:
+    """Paths of the Unix domain sockets at which the process ``pid`` and its descendants listen."""
+    return {
+        connection.laddr
+        for process in family_of(pid)
+        for connection in process.net_connections(kind="unix")
+        if connection.laddr and Path(connection.laddr).is_socket()
+    }
+
+
+def can_connect(path: str) -> bool:
+    """Whether the Unix domain socket at ``path`` accepts a connection."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except PermissionError:
+            return False
+        return True
+
+
 def stolen_blocks(address: Address, count: int = 4) -> tuple[bytes, str]:
     """Content of the broadcasts that a block manager at ``address`` serves, and its last refusal."""
     stolen, refusal = b"", ""

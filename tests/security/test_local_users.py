@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +19,12 @@ from security.spark_thief import (
     addresses_of,
     answer_of_gateway,
     as_nobody,
+    can_connect,
     environment_of,
     family_of,
     from_all,
     open_files,
+    sockets_of,
     stolen_blocks,
 )
 
@@ -37,8 +41,12 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
     Raises SystemExit with its log if it ends.
     """
     folder, temporary = tmp_path / "held", tmp_path / "tmp"
-    for each in (folder, temporary, tmp_path / "local", tmp_path / "pipelines"):
+    for each in (folder, tmp_path / "local", tmp_path / "pipelines"):
         each.mkdir()
+    short = Path(tempfile.gettempdir(), f"cf-{uuid.uuid4().hex[:8]}")  # the path of a socket must be short
+    short.mkdir()
+    short.chmod(0o1777)
+    temporary.symlink_to(short)
     (folder / "password").write_text(PASSWORD)
     spark = {"master": master, "conf": {"spark.local.dir": str(tmp_path / "local"), **conf}}
     pipeline = {"name": "held", "source": {"connection": "mysql_x"}, "kafka": {"connection": "kafka_x"}, "spark": spark}
@@ -53,7 +61,7 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
         "CHANGEFEED_LOG_KEY_OF_Y": OTHERS,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "PYSPARK_PYTHON": sys.executable,
-        "TMPDIR": str(temporary),
+        "TMPDIR": str(short),
     }
     old = os.umask(0o022)
     try:
@@ -73,6 +81,7 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1
     finally:
         shutil.rmtree(folder)
         job.wait(240)
+        shutil.rmtree(short)
 
 
 WEAK = {"spark.authenticate": "false", "spark.driver.bindAddress": "0.0.0.0", "spark.ui.enabled": "true"}
@@ -93,12 +102,15 @@ def test_other_users_of_the_machine_cannot_read_a_run(kind: str, tmp_path: Path)
             assert PASSWORD not in shown
             assert IN_CONF not in shown
         addresses = addresses_of(job)
-        assert len(addresses) > 4, "gateway, RPC, blocks, page, daemon of Python, accumulators"
+        assert len(addresses) >= 4, "gateway, RPC, blocks, page"
         assert {host for host, _ in addresses} == {"127.0.0.1"}
         answers = from_all(stolen_blocks, addresses)
         assert not any(stolen for stolen, _ in answers)
         assert sum("Expected SaslMessage" in refusal for _, refusal in answers) == 2, "RPC and blocks"
         assert not any(answer.startswith(b"!y") for answer in from_all(answer_of_gateway, addresses))
+        sockets = {path for path in sockets_of(job) if Path(path).parent == (tmp_path / "tmp").resolve()}
+        assert len(sockets) >= 2, "daemon of Python, accumulators"
+        assert not any(as_nobody(can_connect, path) for path in sockets)
         for folder in ("tmp", "local"):
             assert list(open_files(tmp_path / folder)) == []
         local = Path((tmp_path / "held" / "ready").read_text())
