@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from faults.conftest import run_for
-from faults.feed import NOTHING_NEW, Feed, Run
+from faults.existing_rows import reads, row_from_records
+from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from faults.test_continuous import (
     check_ended_by_handover,
+    check_first_ones,
     checkpoint_window,
     handing_over,
     has_rows,
@@ -26,7 +31,7 @@ from faults.test_parked import add_bad_table, check_once, parked, unpark
 from faults.test_parked import write as write_bad
 from faults.test_renamed import named
 from faults.test_verify import connections_of
-from integration.topic_rows import select_rows, topic_rows
+from integration.topic_rows import Rows, event_ids, select_rows, topic_rows
 from long_form import long
 
 from changefeed.kafka.commit_log.log import CommitLog
@@ -47,16 +52,27 @@ def succeed(feed: Feed, *command: str, fault: str = "") -> str:
 
 
 @contextmanager
-def beside_window(feed: Feed, run: Run, *command: str) -> Iterator[Run]:
+def beside_window(feed: Feed, run: Run, *command: str, stage: str = "") -> Iterator[Run]:
     """The command begins while ``run``, which is held there, publishes a window, and succeeds while it goes on. Rows
-    are written until the end of the block."""
+    are written until the end of the block. At a ``stage`` the command waits until the run has published further
+    windows."""
     write_until_held(feed, run)
-    begun = feed.fork_command("", *command)
+    begun = feed.fork_command(stage, *command)
     time.sleep(2)  # more than the time between two claims of the run, which is alive by the second one
     run.go_on()
     with writing(feed):
+        if stage:
+            assert begun.wait_until_held(), begun.text()
+            check_goes_on(run)
+            begun.go_on()
         assert begun.result() == 0, begun.text()
         yield begun
+
+
+def check_goes_on(run: Run) -> None:
+    """Wait until the run, for which rows are written, has published two windows that begin from now on."""
+    number = sealed(run)[-1]
+    wait(lambda: sealed(run)[-1] > number + 2, run)
 
 
 @contextmanager
@@ -148,6 +164,135 @@ def test_a_run_goes_on_after_an_unpark_that_is_killed(continuous: Feed, stage: s
             moved.kill()
             succeed(feed, "unpark", feed.name)
     check_unparked(feed, run)
+
+
+SNAPSHOT = ("--run-id", "first", "--chunk-rows", "5")
+"""Options of a snapshot in several rounds."""
+
+
+def begin_after_rows(feed: Feed, fault: str = "") -> tuple[Run, dict[str, Rows]]:
+    """A continuous run that begins after the existing rows of the tables; the run and these rows."""
+    feed.write(60)
+    feed.settings["start"] = feed.mysql.head()
+    existing = {table: select_rows(feed.mysql, feed.name, table) for table in TABLES}
+    run_for(feed, "10m")
+    run = feed.begin(fault)
+    return run, existing
+
+
+def is_read(record: Any) -> bool:
+    """Whether the record is of a snapshot."""
+    return record.value is not None and json.loads(record.value)["op"] == "r"
+
+
+def check_read_once(feed: Feed, run: Run, existing: dict[str, Rows]) -> None:
+    """Let the run publish everything and end it. Check that each change is there once, in order with the rows of the
+    snapshot, and that the topics have all rows of the tables."""
+
+    def is_published(table: str) -> bool:
+        changes = [record for record in feed.records(table) if not is_read(record)]
+        return topic_rows(changes, existing[table]) == select_rows(feed.mysql, feed.name, table)
+
+    wait(lambda: all(map(is_published, TABLES)), run)
+    run.kill()
+    publish_rest(feed)
+    for table in TABLES:
+        records = feed.records(table)
+        assert max(Counter(event_ids(records)).values()) == 1, f"{table}: published twice"
+        assert is_published(table)
+        rows = row_from_records(records).values()
+        assert sorted(map(str, rows)) == sorted(map(str, select_rows(feed.mysql, feed.name, table).values())), table
+    inserted_before = {row["id"] for row in existing["journal"].values()}  # which no change publishes
+    assert inserted_before <= {row["id"] for row in reads(feed, "journal")}
+
+
+def test_a_snapshot_goes_between_windows_which_publish_changes_of_its_rows(continuous: Feed) -> None:
+    """Windows are published also between the read of its second round of rows and their publication."""
+    feed = continuous
+    run, existing = begin_after_rows(feed, "before_seal:4")
+    with beside_window(feed, run, "snapshot", feed.name, *SNAPSHOT, stage="after_decode:2"):
+        check_goes_on(run)
+    check_read_once(feed, run, existing)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", ["in_open_transaction", "after_transaction_commit:2", "after_decode:2"])
+def test_a_run_goes_on_after_a_snapshot_that_is_killed(continuous: Feed, stage: str) -> None:
+    feed = continuous
+    run, existing = begin_after_rows(feed)
+    with writing(feed):
+        with killed_at(feed, stage, "snapshot", feed.name, *SNAPSHOT):
+            time.sleep(1)
+        check_goes_on(run)
+        succeed(feed, "snapshot", feed.name, *SNAPSHOT)
+        check_goes_on(run)
+    check_read_once(feed, run, existing)
+
+
+def backfill_of_all(feed: Feed, suffix: str) -> tuple[str, ...]:
+    """A backfill of the binlog from the pipeline's start to the head."""
+    ends = ("--from", str(feed.settings["start"]), "--to", feed.mysql.head())
+    return ("backfill", feed.name, *ends, "--suffix", suffix, "--run-id", "again")
+
+
+def end_transactions_soon(feed: Feed) -> None:
+    """Let the broker abort the transaction of a process that hangs after five seconds, and processes commit earlier."""
+    times = {"transaction_seconds": 2, "transaction_timeout_seconds": 5}
+    feed.settings["kafka"] = {"connection": "kafka_faults", "transaction_rows": 40, "lease_seconds": 2, **times}
+    feed.configure()
+
+
+def check_published_again(feed: Feed, run: Run, again: set[str], suffix: str) -> None:
+    """End the run and publish the rest. Check that the events ``again`` are there twice, all others once, and that no
+    change is missing."""
+    run.kill()
+    publish_rest(feed)
+    topics = {f"{table}{ending}" for table in TABLES for ending in ("", suffix)}
+    counts = Counter(event for topic in topics for event in event_ids(feed.records(topic)))
+    assert max(counts.values()) == 2
+    assert {event for event, count in counts.items() if count == 2} == again
+    check_first_ones(feed)
+    if suffix:
+        feed.check()
+
+
+@pytest.mark.parametrize("suffix", [".replay", *long("")])
+def test_a_backfill_publishes_a_range_again_beside_windows(continuous: Feed, suffix: str) -> None:
+    feed = continuous
+    run = begin_published(feed, "before_seal:4")
+    again, command = set(feed.ids()), backfill_of_all(feed, suffix)
+    with beside_window(feed, run, *command, stage="before_seal"):
+        check_goes_on(run)
+    check_published_again(feed, run, again, suffix)
+
+
+@pytest.mark.long
+def test_a_backfill_does_not_wait_for_a_window_that_is_published_meanwhile(continuous: Feed) -> None:
+    feed = continuous
+    run = begin_published(feed, "before_seal:4")
+    again, command = set(feed.ids()), backfill_of_all(feed, suffix="")
+    write_until_held(feed, run)
+    succeed(feed, *command)
+    run.go_on()
+    with writing(feed):
+        check_goes_on(run)
+    check_published_again(feed, run, again, suffix="")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", ["in_open_transaction", "after_transaction_commit", "before_seal"])
+def test_a_run_goes_on_beside_a_backfill_that_is_killed(continuous: Feed, stage: str) -> None:
+    feed = continuous
+    end_transactions_soon(feed)
+    run = begin_published(feed)
+    again, command = set(feed.ids()), backfill_of_all(feed, suffix="")
+    with writing(feed):
+        with killed_at(feed, stage, *command):
+            check_goes_on(run)
+        check_goes_on(run)
+        succeed(feed, *command)
+        check_goes_on(run)
+    check_published_again(feed, run, again, suffix="")
 
 
 def run_renamed(feed: Feed, new: str) -> None:

@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -20,14 +21,18 @@ from faults.conftest import Pair, run_for
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from faults.proxy import Proxy
 from faults.replica import stop_replicating, wait_until_caught_up
+from faults.test_parked import add_bad_table, check_once
 from faults.test_verify import connections_of
 from integration.topic_rows import event_ids, select_rows, topic_rows
+from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions
 
 from changefeed.errors import CheckpointError, StaleCheckpointError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
-from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
+from changefeed.kafka.connection import KafkaConnection
 from changefeed.model.fault_point import STAGES
+from changefeed.model.topic_name import commit_log_topic
 from changefeed.operations.seek import plan_seek, seek
 from changefeed.operations.status import status
 from changefeed.pipeline import plan as plan_module
@@ -118,6 +123,27 @@ def repeated(feed: Feed) -> set[str]:
     return {event for event, count in counts.items() if count == 2}
 
 
+def end_offsets(feed: Feed) -> dict[TopicPartition, int]:
+    """The ends of all topics of the pipeline, after records of open and aborted transactions too."""
+    with closing(KafkaConsumer(bootstrap_servers=feed.kafka.bootstrap)) as consumer:
+        topics = [topic for topic in consumer.topics() if feed.name in topic]
+        numbers = {topic: consumer.partitions_for_topic(topic) for topic in topics}
+        found: dict[TopicPartition, int] = consumer.end_offsets(
+            [TopicPartition(topic, number) for topic in topics for number in numbers[topic]]
+        )
+    assert {topic.rpartition(".")[2] for topic in topics} >= {*TABLES, "commits"}
+    return found
+
+
+def check_first_ones(feed: Feed) -> None:
+    """Check that no change is missing, and that those that are not repeated are in order."""
+    for table in TABLES:
+        records, first = feed.records(table), dict[str, Any]()
+        for record, event in zip(records, event_ids(records), strict=True):
+            first.setdefault(event, record)
+        assert topic_rows([*first.values()]) == select_rows(feed.mysql, feed.name, table)
+
+
 def checkpoint_window(feed: Feed) -> int:
     found = TableCheckpointStore(f"sqlite:///{feed.state}").load(feed.name)
     assert found is not None
@@ -184,11 +210,33 @@ def test_a_run_ends_after_its_time_with_everything_committed(continuous: Feed) -
 def test_an_idle_run_seals_nothing(continuous: Feed) -> None:
     continuous.write(1)
     run_bounded(continuous)
-    before = checkpoint_window(continuous)
+    before, ends = checkpoint_window(continuous), end_offsets(continuous)
     run_for(continuous, "10s")
     run = continuous.begin()
     assert run.result() == 0, run.text()
     assert (sealed(run), checkpoint_window(continuous)) == ([0], before)
+    assert end_offsets(continuous) == ends, "it writes nothing, also not to the commit log"
+
+
+@pytest.mark.long
+@pytest.mark.extended
+def test_an_idle_run_writes_nothing_after_it_has_taken_over(handing_over: Feed) -> None:
+    feed = handing_over
+    feed.write(1)
+    run_bounded(feed)
+    run_for(feed, "10m")
+    run, log = feed.begin(), connections_of(feed).commit_log()
+
+    def has_taken_over() -> bool:
+        kinds = {entry.kind for entry in log.entries()}
+        return "takeover" in kinds and "lease" not in kinds
+
+    wait(has_taken_over, run)
+    ends = end_offsets(feed)
+    time.sleep(5)
+    assert end_offsets(feed) == ends
+    feed.write(1)
+    check_published_by(run, feed)
 
 
 @pytest.mark.extended
@@ -201,6 +249,45 @@ def test_a_run_that_another_one_blocks_to_its_end_is_no_success(continuous: Feed
     assert "is being published by" in blocked.text().splitlines()[-1]
     hanging.kill()
     run_bounded(continuous)
+
+
+def last_error(run: Run) -> str:
+    """The name and the message of the error that ended the run."""
+    return re.split(r"^(?=\w+Error: )", run.text(), flags=re.MULTILINE)[-1]
+
+
+@pytest.mark.extended
+def test_an_error_that_stays_ends_the_run_after_it_commits_what_it_has_sealed(continuous: Feed) -> None:
+    """As it ends a run with one window; the next run publishes the rest once."""
+    feed = continuous
+    marker = add_bad_table(feed)
+    feed.settings["on_table_error"] = "stop"
+    run_for(feed, "10m")
+    feed.write(3)
+
+    def begin_command() -> Run:
+        return replace(feed.fork_command("", "run", feed.name), tells_terminal=True)
+
+    run = begin_command()  # it moves the checkpoint each ten seconds, and at its end
+    wait(lambda: has_rows(feed), run)
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.bad VALUES (1, 1, 'x')")
+    feed.write(3)
+    assert run.result() == 2, run.text()
+    assert "the marker exists" in last_error(run)
+    log = CommitLog(KafkaConnection(feed.kafka.bootstrap), commit_log_topic(feed.name), feed.name)
+    assert checkpoint_window(feed) == max(log.read().seals)
+    del feed.settings["windows"]
+    feed.configure()
+    with_one_window = begin_command()
+    assert with_one_window.result() == 2, with_one_window.text()
+    assert last_error(run) == last_error(with_one_window)
+
+    marker.unlink()
+    run_for(feed, "10m")
+    following = feed.begin()
+    wait(lambda: has_rows(feed) and len(feed.records("bad")) == 1, following)
+    check_published_by(following, feed)
+    check_once(feed)
 
 
 @pytest.mark.each_case
@@ -268,10 +355,7 @@ def test_a_seek_need_not_wait_until_a_busy_run_ends(continuous: Feed) -> None:
     run.kill()
     publish_rest(feed)
     assert before <= repeated(feed)
-    for table in TABLES:
-        records = feed.records(table)
-        first = {event: record for record, event in reversed([*zip(records, event_ids(records), strict=True)])}
-        assert topic_rows([*reversed(first.values())]) == select_rows(feed.mysql, feed.name, table)
+    check_first_ones(feed)
 
 
 @pytest.mark.extended

@@ -48,13 +48,13 @@ def event_ids(records: list[Any]) -> list[str]:
     return [dict(record.headers)["changefeed.id"].decode() for record in records]
 
 
-def topic_rows(records: list[Any]) -> Rows:
-    """The table that ``records`` make, applied in the order of their partitions.
+def topic_rows(records: list[Any], existing: Rows | None = None) -> Rows:
+    """The table that ``records`` make of its ``existing`` rows, applied in the order of their partitions.
 
     Fails for a record that does not fit: a create of an existing row, a change or delete of a missing one, or a change
     whose before image differs from the row.
     """
-    rows: Rows = {}
+    rows: Rows = dict(existing or {})
     for record in records:
         key = _key(record.key)
         if record.value is None:

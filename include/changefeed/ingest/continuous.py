@@ -2,8 +2,8 @@
 
 Between windows it holds one connection to the source, and reads there whether the binlog has grown; Kafka is not used,
 except once a minute. Each window is planned, published and sealed as the only window of a run would be, and gives the
-lease to a process that waits for it. So a snapshot or a backfill goes between two windows, as between two runs. So does
-the next run, when it takes over: see `handover`.
+lease to a process that waits for it. So a seek or a round of a snapshot goes between two windows, as between two runs.
+So does the next run, when it takes over: see `handover`. A backfill has its own lease, and goes on beside windows.
 """
 
 from __future__ import annotations
