@@ -14,6 +14,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 from urllib.parse import unquote
@@ -35,14 +36,16 @@ class RuledRegistry:
         self.read_only: set[str] = set()
         self.before: Callable[[str, str], None] = lambda _method, _path: None
         own_levels: set[str] = set()
+        configuring = threading.Lock()  # a level and `own_levels` change together
         ruled = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
                 ruled.before(self.command, self.path)
-                refusal = _refusal_of_level(self.command, self.path, own_levels, ruled.read_only)
-                status, answer = refusal or _forward(upstream, java, self.command, self.path, body)
+                with configuring if _CONFIGURES.fullmatch(self.path) else nullcontext():
+                    refusal = _refusal_of_level(self.command, self.path, own_levels, ruled.read_only)
+                    status, answer = refusal or _forward(upstream, java, self.command, self.path, body)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()

@@ -18,6 +18,7 @@ from changefeed.model.password_source import PasswordSource
 _BROKER = re.compile(r"([A-Za-z_]+://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _HOST_LIST = re.compile(r",|%2c", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]{1,5})?")
+_URI = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>(?:[^@/?#]*@)?)(?P<hosts>[^@/?#]*)(?P<rest>[^\s]*)")
 _OPTION = re.compile(r"[a-z][a-z._]{1,60}")
 _DOTTED = re.compile(r"[a-z]+(\.[a-z]+)+=")
 
@@ -127,7 +128,7 @@ class MysqlConnection:
         A host without a port has that of the last host. Raises what `from_uri` raises.
         """
         try:
-            parts = urlsplit(uri)
+            parts = _split_hosts(uri)
         except ValueError:
             raise _unreadable("mysql") from None
         user, at, hosts = parts.netloc.rpartition("@")
@@ -212,10 +213,22 @@ def password_of(uri: str, connection_id: str) -> str:
     return unquote(parts.password)
 
 
+def _split_hosts(uri: str) -> SplitResult:
+    """As `urlsplit`, also of a list of hosts with IPv6 addresses: some releases of Python refuse one after another host
+    (CVE-2025-0938)."""
+    try:
+        return urlsplit(uri)
+    except ValueError:
+        found = _URI.fullmatch(uri)
+        if found is None or not all(map(_ADDRESS.fullmatch, _HOST_LIST.split(found["hosts"]))):
+            raise
+        return urlsplit(found["scheme"] + found["rest"])._replace(netloc=found["user"] + found["hosts"])
+
+
 def _split(uri: str, scheme: str) -> SplitResult:
     """The parts of a URI. No message repeats them: in an invalid URI the host may be a part of the password."""
     try:
-        parts = urlsplit(uri)
+        parts = _split_hosts(uri)
         if scheme == "mysql" and _HOST_LIST.search(parts.netloc.rpartition("@")[2]):
             raise SettingsError(
                 "a MySQL connection names several hosts: expected one, mysql://user:password@host:3306. Only the "

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from changefeed import kept_clients
 from changefeed.errors import BrokerUnavailableError, TopicError
 from changefeed.kafka import connection as connections
 from changefeed.kafka.connection import KafkaConnection
@@ -48,6 +49,7 @@ class _Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> _Cluster:
     cluster = _Cluster()
+    monkeypatch.setattr(kept_clients, "_is_on", False)  # another test of this process may keep its clients
     monkeypatch.setattr(connections, "KafkaAdminClient", lambda **_: cluster)
     return cluster
 

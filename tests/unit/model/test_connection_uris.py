@@ -135,3 +135,7 @@ def test_missing_connection_is_reported_with_its_variable(value: str | None, mon
         monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", value)
     with pytest.raises(SettingsError, match="AIRFLOW_CONN_MYSQL_SHOP"):
         from_environment("mysql_shop")
+
+
+def test_brokers_may_be_names_and_ipv6_addresses() -> None:
+    assert kafka_parts("kafka://h,[::2]:9092/")[0] == "h,[::2]:9092"

@@ -32,7 +32,12 @@ _ENDED = {ER.QUERY_INTERRUPTED, 1927, 3169, 4031}
 BUSY = frozenset({ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK} | _FULL | _ENDED)
 """The other codes of an error that may pass."""
 
-_NO_COMMON_TLS = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
+_NO_COMMON_TLS = {
+    "WRONG_VERSION_NUMBER",
+    "UNSUPPORTED_PROTOCOL",
+    "TLSV1_ALERT_PROTOCOL_VERSION",
+    "UNSAFE_LEGACY_RENEGOTIATION_DISABLED",
+}
 """OpenSSL's reasons for a failure if the server supports only versions of TLS that are not accepted here."""
 
 _ASKS_FOR_A_FILE = (
