@@ -252,7 +252,7 @@ def measure(servers: Servers, system: str, rate: int, seconds: float) -> Figures
         since, before = time.time(), cpu_of(pid, servers)
         time.sleep(seconds)
         cpu, until = (
-            {who: (used - before.get(who, 0.0)) / seconds for who, used in cpu_of(pid, servers).items()},
+            {who: max(0.0, used - before.get(who, 0.0)) / seconds for who, used in cpu_of(pid, servers).items()},
             time.time(),
         )
         if ends and (grown := {at for at, end in end_offsets(servers.kafka.bootstrap).items() if end != ends.get(at)}):
