@@ -74,6 +74,7 @@ def own_mysql(tmp_path: Path) -> Iterator[MysqlServer]:
         yield server
 
 
+@pytest.mark.long
 @SPARKS
 def test_run_goes_on_after_kafka_was_down_for_a_minute(spark_feed: Feed) -> None:
     feed = spark_feed
