@@ -91,13 +91,13 @@ def resume(name: str, user: GetUserDep) -> dict[str, Any]:
     With the setting `windows` and a schedule it also starts a run, ``run_id``, if the next one is not due and the user
     may: the pause has ended the last one. Otherwise ``run_id`` is null.
     """
-    done = _set_paused(name, user, paused=False)
+    done = {**_set_paused(name, user, paused=False), "run_id": None}
     dag_id, pipeline = ingest_dag_id(name), pipeline_of(name)
+    if pipeline.windows is None or pipeline.schedule is None or not has_permission(user, "POST", dag_id, run=True):
+        return done
     next_run = dag_state(dag_id)["next_run"]
-    is_due = next_run is not None and datetime.fromisoformat(next_run) <= datetime.now(UTC)
-    is_continuous = pipeline.windows is not None and pipeline.schedule is not None
-    if not is_continuous or is_due or not has_permission(user, "POST", dag_id, run=True):
-        return {**done, "run_id": None}
+    if next_run is not None and datetime.fromisoformat(next_run) <= datetime.now(UTC):
+        return done
     return {**done, "run_id": _trigger_run(user, "run", name, dag_id, {})["run_id"]}
 
 

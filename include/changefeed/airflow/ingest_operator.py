@@ -135,17 +135,17 @@ class JobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> Any:
         with self._files(context):
             try:
-                stop = self._job_file.with_name(STOP_FILE)
-                with self._watch(stop):
+                with self._watch():
                     self._run(context)
             finally:
                 self._result = read_result(self._result_file)
             return self._result or None
 
-    def _watch(self, stop: Path) -> AbstractContextManager[object]:
+    def _watch(self) -> AbstractContextManager[object]:
         """Ask the job to end while the DAG is paused, if it should end then."""
         if self._is_paused is None:
             return nullcontext()
+        stop = self._job_file.with_name(STOP_FILE)
         return PauseWatch(self._is_paused, stop, was_active=is_supervised())  # Airflow starts no task of a paused DAG
 
     @contextmanager
