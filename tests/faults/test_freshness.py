@@ -14,8 +14,10 @@ from long_form import long
 
 from devstack.port import free_port
 
-TOLERANCE = 1.0
-"""Seconds by which the figure may differ from the consumer's. On MariaDB a commit's time has whole seconds."""
+TOLERANCE = 2.0
+"""Seconds by which the figure may differ from the consumer's: the seal is written after the records, on a slow machine
+later than they are read. On MariaDB a commit's time has whole seconds."""
+PAUSE_SECONDS = 2 * TOLERANCE
 
 
 @pytest.fixture(params=["feed", *long("mariadb_feed")])
@@ -77,15 +79,15 @@ def consumer(measured: Feed) -> Iterator[Consumer]:
 
 
 def test_figure_is_that_of_a_consumer_also_after_a_pause(measured: Feed, consumer: Consumer) -> None:
-    """A pause of two seconds: the window's oldest change waited longest, and the figure is its."""
+    """The changes before a pause waited longest, and the figure is theirs."""
     committed = time.time()
-    insert(measured, 1, wait_seconds=2.0)
+    insert(measured, 1, wait_seconds=PAUSE_SECONDS)
     insert(measured, 2)
     run = measured.begin()
     consumer.read_until(2)
     assert run.result() == 0, run.text()
     consumers = consumer.read_at[1] - committed
-    assert consumers > 2.0
+    assert consumers > PAUSE_SECONDS
     shown = freshness(measured)
     assert shown["tables"][f"{measured.name}.accounts"] == pytest.approx(consumers, abs=TOLERANCE)
     assert shown["p99_seconds"] >= shown["tables"][f"{measured.name}.accounts"] >= shown["p50_seconds"]
@@ -97,20 +99,18 @@ def test_figure_is_that_of_a_consumer_also_after_a_pause(measured: Feed, consume
 
 @pytest.mark.extended
 def test_figure_of_a_continuous_run_is_that_of_a_consumer(measured: Feed, consumer: Consumer) -> None:
-    measured.settings["windows"] = {"every": "100ms", "run_for": "10s"}
+    measured.settings["windows"] = {"every": "100ms", "run_for": "20s"}
     measured.configure()
     run = measured.begin()
-    waited = []
     for key in range(1, 6):
         committed = time.time()
         insert(measured, key)
         consumer.read_until(key)
-        waited.append(consumer.read_at[key] - committed)
+    waited = consumer.read_at[5] - committed
     assert run.result() == 0, run.text()
     shown = freshness(measured)
     assert shown["windows"] == 6
-    assert shown["tables"][f"{measured.name}.accounts"] == pytest.approx(waited[-1], abs=TOLERANCE)
-    assert shown["p50_seconds"] == pytest.approx(sorted(waited)[2], abs=TOLERANCE)
+    assert shown["tables"][f"{measured.name}.accounts"] == pytest.approx(waited, abs=TOLERANCE)
 
 
 @pytest.mark.extended
