@@ -1,4 +1,4 @@
-"""The time from a commit in MySQL until a read_committed consumer has its record: a continuous run, and Debezium.
+"""The time from a commit in MySQL until a read_committed consumer has its record: a continuous run, Debezium, Maxwell.
 
     make bench-freshness ARGS="--seconds 60 --rates 1 100 --systems continuous"
 
@@ -8,12 +8,12 @@ system starts, are not counted.
 
 - continuous: `changefeed run` with `windows: {every: 1s}` at a local Spark with two cores; also with `every: 0s`
 - debezium: its MySQL connector in Kafka Connect, with its default poll interval
+- maxwell: with its defaults. It is measured only with `--maxwell FOLDER`, the folder of a release or of a build of its
+  sources, with `bin` and `lib`: Maven Central has no release that runs with this MySQL
 
 Prints a line for each system and rate: seconds from the commit to the consumer (median, 99th percentile, maximum), and
 the CPU seconds a second of the system's processes, of the broker and of MySQL. The writer and the consumer share the
 machine. At rate 0 nothing is written, and it is checked that the system writes nothing to Kafka.
-
-Maxwell is not among the systems: its releases do not run with the MySQL of the devstack without changes to them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "include"), str(Path(__file__).parent)]
@@ -87,6 +88,7 @@ class Servers:
     folder: Path
     mysql: MysqlServer
     kafka: KafkaBroker
+    maxwell: Path | None
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,14 @@ def continuous(servers: Servers, name: str, every: str) -> Iterator[int]:
         "AIRFLOW_CONN_KAFKA": f"kafka://{servers.kafka.bootstrap}",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+    with run_command(servers, name, [sys.executable, "-m", "changefeed.cli.main", "run", name], env) as pid:
+        yield pid
+
+
+@contextmanager
+def run_command(servers: Servers, name: str, command: list[str], env: Mapping[str, str]) -> Iterator[int]:
+    """Run ``command`` in a session of its own, with a log ``name``; its pid. The session is killed in the end."""
     with (servers.folder / f"{name}.log").open("w") as log:
-        command = [sys.executable, "-m", "changefeed.cli.main", "run", name]
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
         try:
             yield process.pid
@@ -129,12 +137,41 @@ def continuous(servers: Servers, name: str, every: str) -> Iterator[int]:
             process.wait()
 
 
+def create_topic(servers: Servers, topic: str) -> None:
+    """Create ``topic``, for a system that does not."""
+    admin = KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    admin.close()
+
+
+@contextmanager
+def maxwell(servers: Servers, name: str, _every: str) -> Iterator[int]:
+    """Maxwell, for one table; its pid. It keeps its state in the database `maxwell`."""
+    create_topic(servers, name)
+    server = urlsplit(servers.mysql.root_url)
+    options = {
+        "producer": "kafka",
+        "kafka.bootstrap.servers": servers.kafka.bootstrap,
+        "kafka_topic": name,
+        "kafka_version": "3.7.1",
+        "host": server.hostname,
+        "port": server.port,
+        "user": server.username,
+        "password": server.password,
+        "filter": f"exclude: *.*, include: {DATABASE}.{name}",
+        "ssl": "PREFERRED",
+        "client_id": name,
+        "replica_server_id": "640003",
+    }
+    command = [f"{servers.maxwell}/bin/maxwell", *(f"--{option}={value}" for option, value in options.items())]
+    with run_command(servers, name, command, os.environ) as pid:
+        yield pid
+
+
 @contextmanager
 def debezium(servers: Servers, name: str, _every: str) -> Iterator[int]:
     """Debezium's connector, for all tables; the pid of its worker."""
-    admin = KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)
-    admin.create_topics([NewTopic(SYSTEMS["debezium"][2].format(name=name), 1, 1)])
-    admin.close()
+    create_topic(servers, SYSTEMS["debezium"][2].format(name=name))
     worker = ConnectWorker(servers.folder / name, servers.kafka.bootstrap, properties={}, heap="1g")
     worker.start()
     try:
@@ -149,6 +186,7 @@ SYSTEMS: Mapping[str, tuple[Callable[..., Any], str, str]] = {
     "continuous": (continuous, "1s", "{name}"),
     "continuous-0s": (continuous, "0s", "{name}"),
     "debezium": (debezium, "", "debezium." + DATABASE + ".{name}"),
+    "maxwell": (maxwell, "", "{name}"),
 }
 """Function, `windows.every`, and the topic of a table."""
 
@@ -204,7 +242,7 @@ class Reader(threading.Thread):
             for records in polled.values():
                 for record in records:
                     value = json.loads(record.value)
-                    row = value.get("payload", value)["after"]["id"]
+                    row = (value.get("data") or value.get("payload", value)["after"])["id"]
                     self.seen.setdefault(row, now)
         self._consumer.close()
 
@@ -273,8 +311,12 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=float, default=180)
     arguments.add_argument("--rates", nargs="+", type=int, default=[0, 1, 100, 5000], help="rows a second")
-    arguments.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    arguments.add_argument("--systems", nargs="+", choices=SYSTEMS)
+    arguments.add_argument("--maxwell", type=Path, metavar="FOLDER", help="a release of Maxwell, which is not fetched")
     parsed = arguments.parse_args()
+    systems = parsed.systems or [name for name in SYSTEMS if name != "maxwell" or parsed.maxwell]
+    if "maxwell" in systems and not parsed.maxwell:
+        arguments.error("maxwell needs --maxwell FOLDER")
     subprocess.run([sys.executable, "-m", "changefeed.native"], check=True)
     home = Home.default()
     home.test.mkdir(parents=True, exist_ok=True)
@@ -284,9 +326,9 @@ def main() -> None:
         mysql = stack.enter_context(run_server(MysqlServer(folder / "mysql", owner=ProcessId.own())))
         broker = stack.enter_context(run_server(KafkaBroker(folder / "kafka", owner=ProcessId.own())))
         mysql.execute(f"CREATE DATABASE {DATABASE}")
-        servers = Servers(folder, mysql, broker)
+        servers = Servers(folder, mysql, broker, parsed.maxwell)
         for rate in parsed.rates:
-            for system in parsed.systems:
+            for system in systems:
                 print(f"{system:16}{rate:6}{measure(servers, system, rate, parsed.seconds).describe()}", flush=True)
 
 
