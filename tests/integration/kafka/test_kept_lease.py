@@ -14,11 +14,13 @@ from integration.kafka_pipeline import Pipeline, committed
 
 from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka import kept_lease
+from changefeed.kafka import lease as lease_module
 from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.kept_lease import KeptLease
 from changefeed.kafka.lease import Lease
+from changefeed.kept_clients import boot_seconds
 from devstack.kafka import KafkaBroker
 
 HOLDER = """\
@@ -101,6 +103,16 @@ def test_another_process_gets_the_lease_between_two_windows(pipeline: Pipeline, 
         other.stdin.close()
         assert other.wait() == 0
     assert use(kept, pipeline) != before
+
+
+def test_a_claim_is_not_repeated_after_its_process_slept(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run may have taken over meanwhile. To that one's next window the claim would be that of a live run."""
+    with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2):
+        monkeypatch.setattr(lease_module, "boot_seconds", lambda: boot_seconds() + 60)
+        with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2):
+            pass
+        with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2) as later:
+            fence(later, 1)
 
 
 @pytest.mark.extended
