@@ -129,7 +129,9 @@ class _WarmingSpark(ABC):
         self.session = session
         self._started = 0
         self._starting: list[Thread] = []
+        self._has_workers = False
         self._error: Exception | None = None
+        """Why the first workers have not started."""
 
     def warm_up(self, workers: int) -> Callable[[], None]:
         """See `SparkTarget`."""
@@ -138,7 +140,10 @@ class _WarmingSpark(ABC):
         def start() -> None:
             try:
                 self._start_workers(missing)
+                self._has_workers = True
             except Exception as error:
+                _log.debug("workers were not started ahead of their tasks: %s", error)
+                self._started -= missing
                 self._error = error
 
         if missing > 0:
@@ -150,12 +155,15 @@ class _WarmingSpark(ABC):
     @abstractmethod
     def _start_workers(self, count: int) -> None: ...
 
+    def first_worker_error(self) -> Exception | None:
+        """Wait for the workers that are being started; the error if none has started yet."""
+        while self._starting:
+            self._starting.pop().join()
+        return None if self._has_workers else self._error
+
     def _wait_for_workers(self) -> None:
-        for thread in self._starting:
-            thread.join()
-        if self._error is not None:
-            check_workers(self._error)
-            _log.debug("workers were not started ahead of their tasks: %s", self._error)
+        if error := self.first_worker_error():
+            check_workers(error)
 
 
 class _ContextSpark:
@@ -261,9 +269,8 @@ class ClusterSpark(_ContextSpark, _RemoteSpark):
         Raises what `raise_spark_failures` raises if none could.
         """
         with raise_spark_failures("the start of its first worker"):
-            self._wait_for_workers()
-            if self._error is not None:
-                raise self._error
+            if error := self.first_worker_error():
+                raise error
         return super().cores()
 
 
@@ -273,11 +280,13 @@ class ConnectSpark(_RemoteSpark):
     @property
     def may_copy_tasks(self) -> bool:
         """See `SparkTarget`."""
-        return self.session.conf.get("spark.speculation", "false") == "true"
+        with raise_spark_failures("a reading of its settings"):
+            return self.session.conf.get("spark.speculation", "false") == "true"
 
     def cores(self) -> int:
         """See `SparkTarget`."""
-        ((last,),) = self.session.range(0, 10_000).select(F.spark_partition_id()).tail(1)
+        with raise_spark_failures("the number of its cores"):
+            ((last,),) = self.session.range(0, 10_000).select(F.spark_partition_id()).tail(1)
         return int(last) + 1
 
     def tag_jobs(self, tag: str) -> None:

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors.exceptions.connect import SparkConnectException
 
-from changefeed.errors import SettingsError
+from changefeed.errors import SettingsError, SparkFailedError
 from changefeed.spark import class_archive
 from changefeed.spark.class_archive import archive_file, with_class_archive
 from changefeed.spark.conf import DRIVER_OPTIONS, SMALL_JOB_CONF
@@ -59,6 +60,26 @@ def test_workers_of_a_session_are_started_once() -> None:
     assert started == [1, 3]
 
 
+def test_workers_that_did_not_start_are_started_again_and_end_no_later_window() -> None:
+    failures = [RuntimeError("lost an executor")]
+
+    def start(_: object) -> None:
+        if len(started) == 2:
+            raise failures.pop()
+
+    started: list[int] = []
+    context = SimpleNamespace(
+        defaultParallelism=4,
+        parallelize=lambda _, workers: started.append(workers) or SimpleNamespace(foreachPartition=start),
+    )
+    spark = LocalSpark(cast(Any, SimpleNamespace(sparkContext=context)))
+    spark.warm_up(1)()
+    spark.warm_up(4)()  # it fails, and is logged
+    assert spark.first_worker_error() is None
+    spark.warm_up(4)()
+    assert started == [1, 3, 3]
+
+
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("java", "jars"):
@@ -103,10 +124,21 @@ class ConnectSession:
         self._said = said
 
     def range(self, *_: int) -> Any:
-        raise RuntimeError(self._said)
+        raise SparkConnectException(self._said)
+
+    @property
+    def conf(self) -> Any:
+        raise SparkConnectException(self._said)
 
 
 def test_connect_server_without_the_package_fails_before_publishing() -> None:
     with pytest.raises(SettingsError, match="expected the Python workers of Spark to import 'changefeed', found no"):
         ConnectSpark(cast(Any, ConnectSession("ModuleNotFoundError: No module named 'changefeed'"))).warm_up(1)()
     ConnectSpark(cast(Any, ConnectSession("lost an executor"))).warm_up(1)()  # its tasks will raise the error
+
+
+def test_connect_server_that_ended_the_session_fails_the_job() -> None:
+    with pytest.raises(SparkFailedError, match=r"the number of its cores: .*SESSION_CLOSED"):
+        ConnectSpark(cast(Any, ConnectSession("SESSION_CLOSED"))).cores()
+    with pytest.raises(SparkFailedError, match="a reading of its settings"):
+        _ = ConnectSpark(cast(Any, ConnectSession("SESSION_CLOSED"))).may_copy_tasks
