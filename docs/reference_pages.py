@@ -593,11 +593,13 @@ Formats and the [outbox](../how-to/publish-an-outbox.md) may add headers of thei
 _REMEDIES = {
     errors.SettingsError: "Correct the setting, argument or variable that the message names.",
     errors.OptionError: "Correct the option; the message lists those that the format has.",
+    errors.BrokerLoginError: "Correct the options sasl.* and ssl.* of the Kafka connection.",
     errors.SourceError: "Give the user the right, or change the setting of the server, that the message names.",
     errors.NoSuchTableError: "Create the table, or remove it from the pipeline.",
     errors.BinlogGoneError: (
         "Take a snapshot or backfill from archived files, then seek. Raise binlog_expire_logs_seconds."
     ),
+    errors.SourceLoginError: "Correct the user or the password of the connection.",
     errors.BinlogRefusedError: (
         "See the server's words: if its binlog was reset or restored, seek; if its file is damaged, backfill from "
         "archived files, then seek."
@@ -622,6 +624,9 @@ _REMEDIES = {
     errors.NotPublishedError: "Look at the last error that it names; the other run may have it too.",
     errors.SourceUnavailableError: (
         "Airflow retries. Check that the server is up and reachable, and `passwords` of the site's file."
+    ),
+    errors.ConnectionUnavailableError: (
+        "Airflow retries. Add the connection, or check Airflow's API server and its secrets backend."
     ),
     errors.SparkUnavailableError: "Airflow retries. Check the Spark Connect server.",
     errors.SparkFailedError: "Airflow retries. See the Spark log for the failed task.",

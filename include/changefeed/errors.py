@@ -5,9 +5,11 @@
     ChangefeedError
     ├── TerminalError             a retry cannot help: Airflow fails the task at once
     │   ├── SettingsError         a pipeline's YAML, an argument or an environment variable is wrong
-    │   │   └── OptionError       an option of a wire format is wrong
+    │   │   ├── OptionError       an option of a wire format is wrong
+    │   │   └── BrokerLoginError  Kafka refuses the login
     │   ├── SourceError           the server refuses the login, or cannot be read as it is set up
     │   │   ├── BinlogGoneError   the binlog that is needed is not on the server
+    │   │   ├── SourceLoginError  the server refuses the login
     │   │   ├── BinlogRefusedError   the server cannot read its binlog at the requested position
     │   │   └── NoSuchTableError  a table or its database is not on the server
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
@@ -24,6 +26,7 @@
     │   └── NotPublishedError     a continuous run failed until another one took over
     └── RetryableError            the same call may succeed later
         ├── SourceUnavailableError     the server cannot be reached, is busy, or refuses a password that expires
+        ├── ConnectionUnavailableError   Airflow gives no such connection
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── SparkFailedError           a Spark job failed, or lost what it had decoded
         ├── RegistryUnavailableError   the schema registry does not answer, or refuses a password that expires
@@ -87,12 +90,20 @@ class OptionError(SettingsError):
         return str(self.args[0])
 
 
+class BrokerLoginError(SettingsError):
+    """Kafka refuses the login."""
+
+
 class SourceError(TerminalError):
     """The server refuses the login or a right, or cannot be read as it is set up."""
 
 
 class NoSuchTableError(SourceError):
     """A table or its database is not on the server any more."""
+
+
+class SourceLoginError(SourceError):
+    """The server refuses the user or the password."""
 
 
 class BinlogGoneError(SourceError):
@@ -163,6 +174,10 @@ class RetryableError(ChangefeedError):
 class SourceUnavailableError(RetryableError):
     """The server cannot be reached or is busy, the connection to it was lost, or a password that expires was refused or
     not returned."""
+
+
+class ConnectionUnavailableError(RetryableError):
+    """Airflow gives no such connection: there is none, or its API or a secrets backend failed."""
 
 
 class SparkUnavailableError(RetryableError):

@@ -290,6 +290,33 @@ def test_an_error_that_stays_ends_the_run_after_it_commits_what_it_has_sealed(co
     check_once(feed)
 
 
+@pytest.mark.extended
+def test_a_password_that_changes_ends_the_run_so_that_a_retry_reads_the_new_one(continuous: Feed) -> None:
+    """Airflow reads the connection again for a retry, which a terminal error would prevent."""
+    feed, user = continuous, f"`{continuous.name}`@'%'"
+
+    def begin_with(password: str) -> Run:
+        feed.connections["MYSQL_FAULTS"] = f"mysql://{feed.name}:{password}@127.0.0.1:{feed.mysql.port}"
+        return replace(feed.fork_command("", "run", feed.name), tells_terminal=True)
+
+    feed.mysql.execute(
+        f"CREATE USER {user} IDENTIFIED BY 'before'",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}",
+        f"GRANT SELECT ON `{feed.name}`.* TO {user}",
+    )
+    run_for(feed, "10m")
+    feed.write(3)
+    run = begin_with("before")
+    wait(lambda: has_rows(feed), run)
+    feed.mysql.execute(f"ALTER USER {user} IDENTIFIED BY 'after'")
+    feed.write(3)
+    assert run.result() == 1, run.text()
+    assert "was accepted before" in last_error(run)
+    assert begin_with("before").result() == 2
+    feed.connections["MYSQL_FAULTS"] = f"mysql://{feed.name}:after@127.0.0.1:{feed.mysql.port}"
+    run_bounded(feed)
+
+
 @pytest.mark.each_case
 @pytest.mark.parametrize("stage", LATER_STAGES)
 def test_killed_at_a_stage_of_the_loop_the_next_run_repeats_nothing(continuous: Feed, stage: str) -> None:

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from changefeed.airflow.connections import airflow_lookup, job_variables
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import backfill_params
-from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.errors import ChangefeedError, ConnectionUnavailableError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.model.column_rules import Sha256
 from changefeed.model.connection import MysqlConnection, kafka_parts
@@ -260,6 +260,12 @@ def test_a_jobs_command_line_and_environment_have_no_secrets_and_its_file_only_i
     given = {name for name, value in job_variables(read_pipeline(tmp_path / "shop.yaml")).items() if SECRET in value}
     connections = {f"AIRFLOW_CONN_{name}" for name in ("MYSQL_SHOP", "KAFKA_SHOP", "MASK_KEY")}
     assert given == connections | {"MASK_SALT"}
+
+
+def test_a_connection_that_airflow_does_not_give_is_asked_for_again() -> None:
+    """To a task, an error of a secrets backend looks like a missing connection."""
+    with pytest.raises(ConnectionUnavailableError, match=r"no connection 'nowhere': .* set AIRFLOW_CONN_NOWHERE"):
+        airflow_lookup("nowhere")
 
 
 def test_a_salt_of_airflows_needs_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

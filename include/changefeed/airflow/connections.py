@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from changefeed.errors import SettingsError
+from changefeed.errors import ConnectionUnavailableError, SettingsError
 from changefeed.model.connection import AnswerLimits, from_environment, variable_of
 from changefeed.settings.column_settings import SecretSettings
 from changefeed.settings.pipeline import Pipeline
@@ -44,14 +44,20 @@ _JOB_VARIABLE_PREFIXES = (
 def airflow_lookup(connection_id: str) -> str:
     """The URI of an Airflow connection (environment, secrets backends, database); Airflow masks its secrets in logs.
 
-    A `ConnectionLookup` for tasks. Raises SettingsError if there is no such connection or it cannot be parsed.
+    A `ConnectionLookup` for tasks. Raises SettingsError if it cannot be parsed, and ConnectionUnavailableError if
+    Airflow has none: to a task, an error of Airflow's API or of a secrets backend looks the same.
     """
     if os.environ.get(variable_of(connection_id), "").strip().startswith(_VERBATIM_SCHEMES):
         return from_environment(connection_id)
     try:
         return _uri_of(BaseHook.get_connection(connection_id))
-    except AirflowNotFoundException:
-        raise _missing_connection_error(connection_id) from None
+    except AirflowNotFoundException as error:
+        if variable_of(connection_id) in os.environ:
+            raise _unreadable_connection_error(connection_id, error) from None
+        raise ConnectionUnavailableError(
+            f"{_missing_connection_error(connection_id)}. If it is there, Airflow's API or a secrets backend failed: "
+            "run again"
+        ) from None
     except (AirflowException, ValueError, TypeError) as error:
         raise _unreadable_connection_error(connection_id, error) from None
 

@@ -131,6 +131,7 @@ class _Run:
                     self.pace.check_handed_over()
                     return
                 if not isinstance(error, RetryableError):
+                    self.pace.check_login(error)
                     raise
                 if isinstance(error, SourceUnavailableError):
                     self.connections.forget_source()

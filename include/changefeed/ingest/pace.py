@@ -9,10 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from changefeed.errors import (
+    BrokerLoginError,
+    BrokerUnavailableError,
+    ChangefeedError,
     FencedError,
     NotPublishedError,
     PipelineBusyError,
     RetryableError,
+    SourceLoginError,
+    SourceUnavailableError,
     SparkFailedError,
     SparkUnavailableError,
 )
@@ -138,6 +143,19 @@ class Pace:
                 f"{failing_seconds:.0f} seconds. The other run goes on, and may fail in the same way. The last error: "
                 f"{self._error}"
             ) from self._error
+
+    def check_login(self, error: ChangefeedError) -> None:
+        """Raise a retryable error if ``error`` is a refused login that was accepted before in this run: a password
+        that was changed since is in the connection, which the next attempt reads again. This process has the old one,
+        and further logins with it could lock the user."""
+        if not self._has_succeeded:
+            return
+        for kind, passing in ((SourceLoginError, SourceUnavailableError), (BrokerLoginError, BrokerUnavailableError)):
+            if isinstance(error, kind):
+                raise passing(
+                    f"{error} The login was accepted before in this run, which has read its connection at its start. "
+                    "If the password was changed, the next attempt reads the new one."
+                ) from error
 
     def fail(self, error: RetryableError) -> None:
         """Wait after ``error``, longer after each one in sequence. Raise it if the run is over then, or if another

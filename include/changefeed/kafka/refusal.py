@@ -9,6 +9,7 @@ from kafka import errors
 
 from changefeed.errors import (
     BadRecordError,
+    BrokerLoginError,
     BrokerUnavailableError,
     ChangefeedError,
     FencedError,
@@ -80,7 +81,9 @@ def refusal_error(error: errors.KafkaError, bootstrap: str, seconds: float) -> C
             "Describe, DescribeConfigs, Create, Read and Write on its topics, and Write on its transactional ids."
         )
     if _is_login(error):
-        return SettingsError(f"Kafka at {bootstrap!r} refuses the login: {error}. Check the options sasl.* and ssl.*.")
+        return BrokerLoginError(
+            f"Kafka at {bootstrap!r} refuses the login: {error}. Check the options sasl.* and ssl.*."
+        )
     if isinstance(error, _TOO_OLD):
         return TopicError(
             f"Kafka at {bootstrap!r} is too old for this: {error}. changefeed needs Kafka 2.5 or newer; look with "
@@ -117,7 +120,7 @@ def write_error(error: Exception, bootstrap: str, purpose: str) -> ChangefeedErr
             "in with Write and Describe on its topics, and on transactional ids that begin with 'changefeed.'."
         )
     if _is_login(error):
-        return SettingsError(
+        return BrokerLoginError(
             f"{purpose}: Kafka at {bootstrap!r} refuses the login ({reason}). Check the options sasl.* and ssl.*."
         )
     if isinstance(error, _TOO_OLD):

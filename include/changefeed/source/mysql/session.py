@@ -13,7 +13,13 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from changefeed.ddl.session import Flavour, Server
-from changefeed.errors import ChangefeedError, NoSuchTableError, SourceError, SourceUnavailableError
+from changefeed.errors import (
+    ChangefeedError,
+    NoSuchTableError,
+    SourceError,
+    SourceLoginError,
+    SourceUnavailableError,
+)
 from changefeed.kept_clients import kept_client
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.file_identity import FileIdentity
@@ -200,7 +206,8 @@ def _of_source(connection: MysqlConnection, error: Exception, code: int, words: 
             "one. If it never succeeds, check the user, and what the command or function returns."
         )
     if code in _REFUSED:
-        return SourceError(
+        kind = SourceLoginError if code == ER.ACCESS_DENIED_ERROR else SourceError
+        return kind(
             f"MySQL at {connection.host}:{connection.port} refuses user {connection.user!r}: {words}. Check user and "
             "password of the connection, and that it has REPLICATION SLAVE, REPLICATION CLIENT and SELECT."
         )
