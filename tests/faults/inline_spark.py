@@ -89,6 +89,9 @@ class InlineSpark:
     def cores(self) -> int:
         return 1
 
+    def keep_connected(self) -> None:
+        pass
+
     def local_folder(self) -> AbstractContextManager[str | None]:
         return tempfile.TemporaryDirectory(prefix="changefeed-")
 

@@ -199,6 +199,7 @@ class _Run:
             if planned.is_empty:
                 self.is_unfinished = False  # a begun window would end after the checkpoint
                 write_heartbeat(self.connections, Heartbeat.of_idle(planned))
+                self.spark.keep_connected()
                 return planned.window.head
             expected = planned.expected
             settings = self.connections.pipeline.windows

@@ -80,6 +80,11 @@ class SparkTarget(Protocol):
         """The number of tasks that run in parallel."""
         ...
 
+    def keep_connected(self) -> None:
+        """Send a server something, each minute without other requests, so that nothing between ends the connection
+        unnoticed: the next request would then hang for a quarter of an hour. Raises SparkFailedError."""
+        ...
+
     def local_folder(self) -> AbstractContextManager[str | None]:
         """A folder for files that the driver and tasks exchange, which only this user can enter; removed at the end of
         the block. None unless all tasks run on the driver's machine."""
@@ -179,6 +184,9 @@ class _ContextSpark:
     def cores(self) -> int:
         """See `SparkTarget`."""
         return max(1, self.session.sparkContext.defaultParallelism)
+
+    def keep_connected(self) -> None:
+        """See `SparkTarget`. The JVM is on this machine."""
 
     def tag_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""
@@ -288,6 +296,11 @@ class ConnectSpark(_RemoteSpark):
         with raise_spark_failures("the number of its cores"):
             ((last,),) = self.session.range(0, 10_000).select(F.spark_partition_id()).tail(1)
         return int(last) + 1
+
+    def keep_connected(self) -> None:
+        """See `SparkTarget`. It also keeps the server from ending the session, as it does after an idle hour."""
+        with raise_spark_failures("a request while nothing was new"):
+            _ = self.session.version
 
     def tag_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""

@@ -127,6 +127,10 @@ class ConnectSession:
         raise SparkConnectException(self._said)
 
     @property
+    def version(self) -> str:
+        raise SparkConnectException(self._said)
+
+    @property
     def conf(self) -> Any:
         raise SparkConnectException(self._said)
 
@@ -140,5 +144,7 @@ def test_connect_server_without_the_package_fails_before_publishing() -> None:
 def test_connect_server_that_ended_the_session_fails_the_job() -> None:
     with pytest.raises(SparkFailedError, match=r"the number of its cores: .*SESSION_CLOSED"):
         ConnectSpark(cast(Any, ConnectSession("SESSION_CLOSED"))).cores()
+    with pytest.raises(SparkFailedError, match="while nothing was new"):
+        ConnectSpark(cast(Any, ConnectSession("SESSION_CLOSED"))).keep_connected()
     with pytest.raises(SparkFailedError, match="a reading of its settings"):
         _ = ConnectSpark(cast(Any, ConnectSession("SESSION_CLOSED"))).may_copy_tasks
