@@ -300,7 +300,7 @@ class ConnectSpark(_RemoteSpark):
     def keep_connected(self) -> None:
         """See `SparkTarget`. It also keeps the server from ending the session, as it does after an idle hour."""
         with raise_spark_failures("a request while nothing was new"):
-            _ = self.session.version
+            self.session.conf.get("spark.app.name")
 
     def tag_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""

@@ -16,7 +16,7 @@ import pytest
 from integration.airflow.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed, receivers
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows
 
-from changefeed.errors import SettingsError
+from changefeed.errors import SettingsError, SparkFailedError
 from changefeed.spark.connect import connect_session
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -151,8 +151,11 @@ def test_runs_share_a_session_and_its_workers_until_the_server_ends_it(
             spark.warm_up(1)()
             session: Any = spark.session
             daemon = session.range(0, 1, 1, 1).mapInArrow(parent, "id long").collect()[0].id
+            spark.keep_connected()
             if end:
                 session.client.release_session()
+                with pytest.raises(SparkFailedError, match="SESSION_CLOSED"):
+                    spark.keep_connected()
             return session.session_id, daemon
 
     first, daemon = run()

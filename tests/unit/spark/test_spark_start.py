@@ -127,10 +127,6 @@ class ConnectSession:
         raise SparkConnectException(self._said)
 
     @property
-    def version(self) -> str:
-        raise SparkConnectException(self._said)
-
-    @property
     def conf(self) -> Any:
         raise SparkConnectException(self._said)
 
