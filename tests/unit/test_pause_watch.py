@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.airflow.pause_watch import PauseWatch
+from changefeed.airflow.pause_watch import stopped_by_pause
 
 
 class Dag:
@@ -31,7 +31,7 @@ class Dag:
 
 
 def is_stopped(dag: Dag, stop: Path, *, was_active: bool = False) -> bool:
-    with PauseWatch(dag.is_paused, stop, was_active=was_active, look_seconds=0.001):
+    with stopped_by_pause(dag.is_paused, stop, was_active=was_active, look_seconds=0.001):
         assert dag.all_asked.wait(60)
     return stop.exists()
 

@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from changefeed.airflow.alerts import RunAlerts
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
-from changefeed.airflow.pause_watch import PauseWatch
+from changefeed.airflow.pause_watch import stopped_by_pause
 from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
@@ -146,7 +146,8 @@ class JobOperator(SparkSubmitOperator):
         if self._is_paused is None:
             return nullcontext()
         stop = self._job_file.with_name(STOP_FILE)
-        return PauseWatch(self._is_paused, stop, was_active=is_supervised())  # Airflow starts no task of a paused DAG
+        # Airflow starts no task of a paused DAG: so under a supervisor it was active.
+        return stopped_by_pause(self._is_paused, stop, was_active=is_supervised())
 
     @contextmanager
     def _files(self, context: Context) -> Iterator[None]:

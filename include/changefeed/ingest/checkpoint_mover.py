@@ -7,7 +7,6 @@ the truth in between, as after a crash.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -18,6 +17,7 @@ from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.manifest import Manifest
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.windows import last_stable_state
+from changefeed.repeated import repeated
 
 _log = logging.getLogger(__name__)
 
@@ -40,25 +40,19 @@ class CheckpointMover:
     ) -> None:
         self.committed: list[Manifest] = []
         self._connections, self._store, self._on_committed = connections, store, on_committed
-        self._every_seconds, self._last = every_seconds, 0
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._move_repeatedly, name="changefeed-checkpoint", daemon=True)
+        self._last = 0
+        self._moving = repeated(self._move, every_seconds, "changefeed-checkpoint")
 
     def __enter__(self) -> Self:
         self._last = self._stored_window()
-        self._thread.start()
+        self._moving.__enter__()
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        self._is_over.set()
-        self._thread.join()
+        self._moving.__exit__(None, None, None)
         self._move()
-
-    def _move_repeatedly(self) -> None:
-        while not self._is_over.wait(self._every_seconds):
-            self._move()
 
     def _move(self) -> None:
         try:

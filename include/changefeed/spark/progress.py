@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from changefeed.repeated import repeated
 from changefeed.spark.progress_line import LOG_EVERY_SECONDS, Parts, Progress, is_shown, log_text, progress_line
 from changefeed.spark.target import SparkTarget, Tasks
 
@@ -69,16 +69,5 @@ def show_progress(
 
 @contextmanager
 def _log_lines(what: str, read: Callable[[], Progress]) -> Iterator[None]:
-    ended = threading.Event()
-
-    def lines() -> None:
-        while not ended.wait(LOG_EVERY_SECONDS):
-            _log.info("%s", log_text(what, read()))
-
-    watcher = threading.Thread(target=lines, daemon=True)
-    watcher.start()
-    try:
+    with repeated(lambda: _log.info("%s", log_text(what, read())), LOG_EVERY_SECONDS, "changefeed-progress"):
         yield
-    finally:
-        ended.set()
-        watcher.join()
