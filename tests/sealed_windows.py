@@ -94,7 +94,8 @@ class Windows:
         )
         rows = {table: {"c": PARTITIONS * self.rows} for table in self.tables}
         seconds = {"plan": 0.01, "start": 0.01, "prepare": 0.05, "ingest": 0.05}
-        return Manifest(window, 100, 3, 1, rows, 0, receipts, seconds)
+        made = Manifest(window, 100, 3, 1, rows, 0, receipts, seconds)
+        return replace(made, freshness_seconds=dict.fromkeys(self.tables, 0.5))
 
     def write(self, log: MemoryLog, numbers: Iterable[int], keep: int) -> None:
         """Write what runs write for the windows ``numbers``."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.model.freshness import recent_freshness
+from changefeed.model.freshness import NONE_MERGED, MergedFreshness, recent_freshness
 from changefeed.model.sealed_period import HOUR_MS, SealedPeriod
 from changefeed.model.seek import SeekRecord
 
@@ -111,9 +111,11 @@ def _counted_since(windows: Sequence[SealedWindow], merged: Iterable[SealedPerio
     return oldest_ms if oldest_ms > begin_ms else None
 
 
-def freshness(windows: Iterable[SealedWindow], now_ms: int) -> dict[str, Any] | None:
+def freshness(
+    windows: Iterable[SealedWindow], now_ms: int, merged: MergedFreshness = NONE_MERGED
+) -> dict[str, Any] | None:
     """The freshness of the last hour as plain values; None if no window of it has rows."""
-    found = recent_freshness(((window.sealed_at_ms, window.freshness_seconds) for window in windows), now_ms)
+    found = recent_freshness(((window.sealed_at_ms, window.freshness_seconds) for window in windows), now_ms, merged)
     return None if found is None else asdict(found)
 
 

@@ -113,7 +113,7 @@ def _read(pipeline: Pipeline) -> _Reading:
             next(iter(position.manifests(pipeline, 1)), None),
             position.snapshots(pipeline),
             position.reports(pipeline),
-            freshness(windows, now_ms),
+            freshness(windows, now_ms, position.merged_freshness(pipeline)),
             recent_dead_letters(windows, position.merged_windows(pipeline, 3), now_ms),
         )
     except ChangefeedError:

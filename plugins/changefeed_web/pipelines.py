@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from changefeed.airflow.alerts import require_no_template_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.model.freshness import NONE_MERGED, MergedFreshness
 from changefeed.model.sealed_period import SealedPeriod
 from changefeed.model.table_pattern import matches
 from changefeed.settings.editor import Editor
@@ -368,12 +369,13 @@ def _without_reasons(positions: dict[str, Any]) -> dict[str, Any]:
 @dataclass(frozen=True)
 class _Live:
     """What servers answered about a pipeline. Without an answer about its windows, ``windows`` is None. ``merged`` has
-    the newest hour of merged windows, if any."""
+    the newest hour of merged windows, if any, and ``merged_freshness`` their freshness."""
 
     position: dict[str, Any]
     windows: list[SealedWindow] | None
     stale: Staleness
     merged: Sequence[SealedPeriod] = ()
+    merged_freshness: MergedFreshness = NONE_MERGED
 
 
 _NO_ANSWER = _Live(position.NO_ANSWER, None, Staleness())
@@ -385,16 +387,19 @@ def _read_live(pipeline: Pipeline) -> _Live:
     checkpoint = (at.get("last_known") or at).get("checkpoint")
     try:
         windows = position.sealed_windows(pipeline, checkpoint, stale)
-        return _Live(at, windows, stale, _newest_merged(pipeline, windows, stale))
+        return _Live(at, windows, stale, *_merged(pipeline, windows, stale))
     except ChangefeedError:  # of Kafka: the position and the view of the windows show it
         return _Live(at, None, stale)
 
 
-def _newest_merged(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) -> Sequence[SealedPeriod]:
-    """The newest sums of older windows, if some may be of the last hour; the log is not read for a quiet pipeline."""
+def _merged(
+    pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness
+) -> tuple[Sequence[SealedPeriod], MergedFreshness]:
+    """The newest sums of older windows, and their freshness, if some may be of the last hour; the log is not read for a
+    quiet pipeline."""
     if not windows or windows[-1].sealed_at_ms <= hour_ago_ms():
-        return ()
-    return position.merged_windows(pipeline, 1, stale)
+        return (), NONE_MERGED
+    return position.merged_windows(pipeline, 1, stale), position.merged_freshness(pipeline, stale)
 
 
 def _describe_each(
@@ -453,6 +458,6 @@ def _describe(
         "position": at,
         "headline": headline(dag, at, now_ms, every_seconds) if at else None,
         "last_hour": last_hour(live.windows, now_ms, live.merged) if live and live.windows is not None else None,
-        "freshness": freshness(live.windows, now_ms) if live and live.windows else None,
+        "freshness": freshness(live.windows, now_ms, live.merged_freshness) if live and live.windows else None,
         "stale": live.stale.to_json() if live else None,
     }

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from changefeed import errors
 from changefeed.errors import ChangefeedError, RetryableError
 from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.freshness import MergedFreshness
 from changefeed.model.sealed_period import SealedPeriod
 from changefeed.settings.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
@@ -148,6 +149,13 @@ def merged_windows(pipeline: Pipeline, limit: int, stale: Staleness | None = Non
     from changefeed.kafka.commit_log.periods import latest_periods
 
     return latest_periods(commit_log(pipeline, stale), limit)
+
+
+def merged_freshness(pipeline: Pipeline, stale: Staleness | None = None) -> MergedFreshness:
+    """The freshness of older windows of the last hour; raises ChangefeedError."""
+    from changefeed.kafka.commit_log import merged_freshness
+
+    return merged_freshness.merged_freshness(commit_log(pipeline, stale))
 
 
 def sealed_windows(pipeline: Pipeline, checkpoint: str | None, stale: Staleness | None = None) -> list[SealedWindow]:

@@ -9,20 +9,27 @@ from itertools import pairwise
 
 import pytest
 from faults.feed import Feed
+from faults.test_verify import connections_of
 from sealed_windows import MemoryLog, Windows, produce
 
 from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.commit_log.merged_freshness import FreshnessRecord
 from changefeed.kafka.commit_log.owned_log import KEPT_CONTINUOUS_SEALS, KEPT_SEAL_BYTES, KEPT_SEALS
 from changefeed.kafka.commit_log.periods import KEPT_HOURS, KEPT_PERIOD_BYTES, PeriodRecord, latest_periods
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_compaction import late_settings
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
+from changefeed.model.freshness import SLOT_MS
+from changefeed.model.sealed_period import HOUR_MS
 from changefeed.model.topic_name import commit_log_topic
+from changefeed.pipeline.windows import read_freshness
 from changefeed_web.position import windows_in
 
 pytestmark = pytest.mark.timeout(900)
 
 FEW = 1000
+TEST_MS = 240_000
+"""More than the windows take to be written and read, in which the last hour begins later."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,18 @@ def test_log_of_many_windows_is_read_as_one_of_few(feed: Feed, case: Case) -> No
     commit_log = write_log(feed, log)
     state = commit_log.read()
     periods, few_periods = (len(one.state.of(PeriodRecord)) for one in (log, few))
+    freshness, few_freshness = (len(one.state.of(FreshnessRecord)) for one in (log, few))
     assert periods < KEPT_HOURS + 24 + case.count * case.every_ms / 1000 / 86_400
     assert len(state.seals) - len(few.state.seals) <= case.keep * 11 // 10 - min(case.keep, FEW)
-    rest = len(state.entries) - len(state.seals) - periods
-    assert rest == len(few.live) - len(few.state.seals) - few_periods, "nothing else grows"
+    rest = len(state.entries) - len(state.seals) - periods - freshness
+    assert rest == len(few.live) - len(few.state.seals) - few_periods - few_freshness, "nothing else grows"
     assert sum(len(record.value or b"") for record in log.live) < 1.1 * KEPT_SEAL_BYTES + KEPT_PERIOD_BYTES
+
+    shown = read_freshness(connections_of(feed))
+    assert shown is not None
+    assert 0 <= HOUR_MS // case.every_ms - shown.windows <= 1 + (SLOT_MS + TEST_MS) // case.every_ms
+    assert (shown.p50_seconds, shown.p99_seconds) == pytest.approx((0.5, 0.5), rel=0.1)
+    assert shown.tables.keys() == {f"{feed.name}.accounts", f"{feed.name}.journal"}
 
     assert json.loads(command(feed, "recover", feed.name, "--json"))["now"]["window"] == case.count
     command(feed, "seek", feed.name, "latest", "--why", "the windows are made up", "--yes")
@@ -97,8 +111,8 @@ def test_log_of_many_windows_is_read_as_one_of_few(feed: Feed, case: Case) -> No
     for newer, older in pairwise(merged):
         assert (newer.first, newer.start) == (older.last + 1, older.head)
 
-    shown = json.loads(command(feed, "windows", feed.name, "--merged", "-n", "3", "--json"))
-    assert [one["last"] for one in shown] == [one.last for one in merged[:3]]
+    listed = json.loads(command(feed, "windows", feed.name, "--merged", "-n", "3", "--json"))
+    assert [one["last"] for one in listed] == [one.last for one in merged[:3]]
     text = command(feed, "windows", feed.name, "-n", "2")
     assert "Older windows, merged by the hour or day in which they were sealed:" in text
     assert f"{merged[1].first} to {merged[1].last}" in text

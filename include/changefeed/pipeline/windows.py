@@ -6,6 +6,7 @@ import time
 
 from changefeed.errors import RenamedError
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.merged_freshness import merged_freshness
 from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
@@ -57,7 +58,7 @@ def read_freshness(connections: PipelineConnections) -> Freshness | None:
     state = last_stable_state(connections)
     recent = [number for number in state.seals if state.seals.written_at_ms(number) >= now_ms - HOUR_SECONDS * 1000]
     windows = ((state.sealed_at_ms(number), state.seals[number].freshness_seconds) for number in recent)
-    return recent_freshness(windows, now_ms)
+    return recent_freshness(windows, now_ms, merged_freshness(state))
 
 
 def seek_over(connections: PipelineConnections, run: PlannedRun) -> SeekRecord | None:

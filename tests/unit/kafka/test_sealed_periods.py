@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +15,13 @@ from sealed_windows import MemoryLog
 from changefeed.errors import BrokerUnavailableError
 from changefeed.kafka.commit_log import owned_log, periods
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.merged_freshness import merged_freshness
 from changefeed.kafka.commit_log.periods import PeriodRecord, latest_periods, merge_seals
 from changefeed.kafka.commit_log.records import KINDS, BegunRecord, OrderRecord, SealRecord, stored_value
 from changefeed.model import sealed_period
 from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.freshness import recent_freshness
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
 from changefeed.model.sealed_period import HOUR_MS, OTHERS, SealedPeriod, TopicSums
 from changefeed.model.window import Window
@@ -108,6 +111,27 @@ def test_each_window_is_in_a_seal_or_in_one_hour_whatever_fails(log: MemoryLog) 
         assert totals_of(seals.values()) + totals_of_periods(found) == totals_of(map(manifest, range(1, number + 1)))
     assert [one.hour - FIRST_MS // HOUR_MS for one in found] == [4, 3, 2, 1, 0]
     assert 20 <= len(seals) <= 22
+
+
+def test_freshness_of_the_last_hour_counts_windows_whose_seals_are_merged(log: MemoryLog) -> None:
+    """Also if a write fails, without or with its effect, and is repeated."""
+    chances = random.Random(5)
+    for number in range(1, 101):
+        log.now_ms = sealed_ms(number)
+        made = replace(manifest(number), freshness_seconds={f"shop.t{number % 3}": 1.0 + number / 100})
+        while number not in log.state.seals:
+            log.fails = chances.choice(["", "before", "after"])
+            with suppress(BrokerUnavailableError):
+                log.log.seal(made, log.state, keep=3)
+    found = recent_freshness(
+        [(log.state.sealed_at_ms(number), each.freshness_seconds) for number, each in log.state.seals.items()],
+        log.now_ms,
+        merged_freshness(log.state),
+    )
+    assert found is not None
+    assert WINDOWS_AN_HOUR - WINDOWS_AN_HOUR // 12 - 1 <= found.windows <= WINDOWS_AN_HOUR + 1
+    assert found.tables == {"shop.t0": 1.99, "shop.t1": 2.0, "shop.t2": 1.98}
+    assert 1.7 <= found.p50_seconds <= 2.0
 
 
 def test_seals_that_are_written_again_later_count_in_the_hours_of_their_windows(log: MemoryLog) -> None:

@@ -1,5 +1,5 @@
 """The sums of old windows in the commit log: seals that are not kept are merged into a record for each hour (UTC), and
-hours that are not kept into a record for each day.
+hours that are not kept into a record for each day. `merged_freshness` has what else is kept of those of the last hour.
 
 Nothing but what is shown depends on these records: a plan, a recovery, a failover and a seek use seals.
 """
@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.merged_freshness import add_freshness
 from changefeed.kafka.commit_log.records import LogEntry, Note, compressed_value
 from changefeed.model.manifest import Manifest
 from changefeed.model.sealed_period import HOUR_MS, SealedPeriod
@@ -62,17 +63,19 @@ def latest_periods(state: CommitLogState, limit: int) -> list[SealedPeriod]:
 
 
 def merge_seals(state: CommitLogState, numbers: Iterable[int], identity: str) -> dict[bytes, bytes | None]:
-    """The records, values by key, that add the windows ``numbers`` to the periods of ``state``; the caller forgets
-    their seals in the same transaction. None as a value forgets a period: one that is merged, or is beyond the limits.
+    """The records, values by key, that add the windows ``numbers`` to the periods of ``state``, and to the freshness of
+    the last hour; the caller forgets their seals in the same transaction. None as a value forgets a period: one that is
+    merged, or is beyond the limits.
 
     An unreadable seal is left out, and a warning is logged: it must not stop the window that is sealed now.
     """
-    log = _Periods(_entries(state))
-    for hour, manifest in _readable(state, numbers):
-        log.add(SealedPeriod.of_window(hour, manifest))
+    log, windows = _Periods(_entries(state)), list(_readable(state, numbers))
+    for sealed_at_ms, manifest in windows:
+        log.add(SealedPeriod.of_window(sealed_at_ms // HOUR_MS, manifest))
     if log.changed:
         log.merge_hours()
-    return {PeriodRecord.key_of(identity, *period): value for period, value in log.records().items()}
+    records = {PeriodRecord.key_of(identity, *period): value for period, value in log.records().items()}
+    return records | add_freshness(state, [(at_ms, each.freshness_seconds) for at_ms, each in windows], identity)
 
 
 class _Periods:
@@ -128,7 +131,7 @@ class _Periods:
 def _readable(state: CommitLogState, numbers: Iterable[int]) -> Iterator[tuple[int, Manifest]]:
     for number in sorted(numbers):
         try:
-            yield state.sealed_at_ms(number) // HOUR_MS, state.seals[number]
+            yield state.sealed_at_ms(number), state.seals[number]
         except CheckpointError as error:
             _log.warning("window %d is left out of the sums of its hour: %s", number, error)
 
