@@ -268,7 +268,7 @@ def _resume(
             end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
         check_same_transactions(end, head, session)
         return ResumePoint(end.coordinates, end.gtids), end.window + 1, None
-    start = position_on_new_server(end, session, uuid, head)
+    start = position_on_new_server(end, session, uuid, head, state)
     # A new number, because the old server's unfinished window has progress with its own number and other coordinates.
     number = max(end.window, state.latest_number) + 1
     return start, number, Failover(end.server_uuid, end.window, end.gtids, str(end.coordinates))
