@@ -25,7 +25,7 @@
     │   │   └── RenamedError           the pipeline has another name now
     │   └── NotPublishedError     a continuous run failed until another one took over
     └── RetryableError            the same call may succeed later
-        ├── SourceUnavailableError     the server cannot be reached, is busy, or refuses a password that expires
+        ├── SourceUnavailableError     the server cannot be reached, is busy or behind, or refuses an expiring password
         ├── ConnectionUnavailableError   Airflow gives no such connection
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── SparkFailedError           a Spark job failed, or lost what it had decoded
@@ -172,8 +172,8 @@ class RetryableError(ChangefeedError):
 
 
 class SourceUnavailableError(RetryableError):
-    """The server cannot be reached or is busy, the connection to it was lost, or a password that expires was refused or
-    not returned."""
+    """The server cannot be reached or is busy, the connection to it was lost, a password that expires was refused or
+    not returned, or a replica does not have all published transactions yet."""
 
 
 class ConnectionUnavailableError(RetryableError):

@@ -40,6 +40,7 @@ from changefeed.pipeline.known_progress import state_for_checkpoint
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
+from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -558,6 +559,45 @@ def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pai
     feed.write(5)
     run = feed.begin()
     check_goes_on_at_the_follower(run, pair, feed)
+
+
+@pytest.mark.extended
+def test_run_continues_at_the_next_host_when_that_has_caught_up(pair: Pair, pair_feed: Feed) -> None:
+    """The first host fails while a replica has received its last transactions, and not applied them."""
+    source, follower = pair
+    feed = pair_feed
+    feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
+    run_for(feed, "10m")
+    feed.write(5)
+    run = feed.begin()
+    try:
+        wait(lambda: has_rows(feed), run)
+        wait_until_caught_up(source, follower)
+        follower.execute("STOP REPLICA SQL_THREAD")
+        feed.write(5)
+        wait(lambda: has_rows(feed), run)
+        wait(lambda: has_received_all(source, follower), run)
+        source.stop()
+        wait(lambda: "does not have transactions" in run.text(), run)
+        follower.execute("START REPLICA SQL_THREAD")
+        wait(lambda: "found again by GTID set" in run.text(), run)
+        feed.mysql = follower
+        feed.write(5)
+        wait(lambda: has_rows(feed), run)
+    finally:
+        run.kill()
+    publish_rest(feed)
+    feed.check(one_server=False)
+
+
+def has_received_all(source: SqlServer, follower: SqlServer) -> bool:
+    """Whether the follower has all transactions of the source, in its relay log at least."""
+    (executed,) = source.execute("SELECT @@GLOBAL.gtid_executed")[0]
+    received = "SELECT received_transaction_set FROM performance_schema.replication_connection_status"
+    (is_complete,) = follower.execute(
+        f"SELECT GTID_SUBSET('{executed}', CONCAT_WS(',', @@GLOBAL.gtid_executed, ({received})))"
+    )[0]
+    return bool(is_complete)
 
 
 @pytest.fixture

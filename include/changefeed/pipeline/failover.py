@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
-from changefeed.errors import AccountingError, BinlogGoneError
+from changefeed.errors import AccountingError, BinlogGoneError, SourceUnavailableError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.model.binlog_order import UUID_LENGTH, BinlogOrder, gtid_of
@@ -20,11 +20,22 @@ from changefeed.source.mysql.source import Head
 
 _log = logging.getLogger(__name__)
 
+_UNTIL_CAUGHT_UP = (
+    "They are in Kafka already. Nothing more was published. Expected a replica that gets them soon, or the old server "
+    "to come back: run again when it has them, or the connection leads to the old server; a continuous run tries again "
+    "by itself. If neither happens, the failover lost them, and consumers have changes that the source does not have: "
+    "correct that there, and seek the pipeline to where it should resume."
+)
+"""The end of an error about published transactions that are missing on the new server."""
 
-def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> ResumePoint:
+
+def position_on_new_server(
+    checkpoint: Checkpoint, session: Session, uuid: str, head: Head, state: CommitLogState
+) -> ResumePoint:
     """The position of the first transaction after ``checkpoint`` on the server of ``session``.
 
-    Raises BinlogGoneError if the position cannot be found, or if published transactions are missing on the new server.
+    Raises SourceUnavailableError if published transactions are missing on the new server, which may be a replica that
+    is behind; BinlogGoneError if the position cannot be found, or if other transactions are in their place.
     """
     what = (
         f"checkpoint {checkpoint.coordinates} of pipeline {checkpoint.pipeline!r} belongs to server "
@@ -36,15 +47,15 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
             "again. Point the connection at the old server, or seek the pipeline to where it should resume on the new "
             "one; with gtid_mode=ON a failover needs neither."
         )
-    lost = GtidSet.parse(checkpoint.gtids).subtract(GtidSet.parse(head.gtids))
-    if lost:
-        raise BinlogGoneError(
-            f"{what}, which does not have transactions {lost} that are in Kafka already: the new server is behind, or "
-            "they were lost in the failover. If it is a replica that catches up, run again later. If they are lost, "
-            "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
-            "where it should resume."
-        )
     published = GtidSet.parse(checkpoint.gtids)
+    of_old_server = {
+        partition: progress
+        for partition, progress in state.progress.items()
+        if progress.window > checkpoint.window and progress.source == checkpoint.server_uuid
+    }
+    in_part = GtidSet.parse(",".join(_published_gtids(_places(of_old_server, state), state)))
+    if lost := published.union(in_part).subtract(GtidSet.parse(head.gtids)):
+        raise SourceUnavailableError(f"{what}, which does not have transactions {lost}. {_UNTIL_CAUGHT_UP}")
     finder = Finder(ServerBinlogs(session))
     try:
         resume = finder.after_gtids(published)
@@ -107,24 +118,28 @@ def _check_exact(
     state: CommitLogState,
 ) -> None:
     """Raise AccountingError unless the published transactions of the old server's windows are known, and the new server
-    has all of them."""
-    places = {
-        partition: state.orders[progress.window].place(progress.gtid)
-        for partition, progress in ahead.items()
-        if progress.gtid and progress.window in state.orders
-    }
+    has all of them; SourceUnavailableError if it may get them yet."""
+    places = _places(ahead, state)
     reason = None
     if {progress.source for progress in ahead.values()} != {failover.from_uuid}:
         reason = "a third server had begun a window too"
     elif any(not progress.gtid for progress in ahead.values()):
         reason = "its transactions have no GTIDs"
-    elif any(places.get(partition) is None for partition in ahead):
+    elif len(places) < len(ahead):
         reason = (
             "the commit log does not have the order of its transactions, which is too long where GTIDs are of many "
             "sources or their numbers do not rise"
         )
-    elif fault := _missing_transactions(connections, window, _published_gtids(ahead, places, state)):
-        reason = f"the new server {fault}; what is in Kafka already has to be there"
+    else:
+        published = _published_gtids(places, state)
+        if lost := GtidSet.parse(",".join(published)).subtract(GtidSet.parse(window.head_gtids)):
+            raise SourceUnavailableError(
+                f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "
+                f"{failover.from_uuid}, and server {window.server_uuid} did not have its transactions {lost} when "
+                f"window {window.number} was frozen. {_UNTIL_CAUGHT_UP}"
+            )
+        if fault := _missing_transactions(connections, window, published):
+            reason = f"the new server {fault}; what is in Kafka already has to be there"
     if reason:
         latest = max(ahead.values(), key=lambda progress: progress.window).source
         raise AccountingError(
@@ -135,13 +150,22 @@ def _check_exact(
         )
 
 
-def _published_gtids(
-    ahead: dict[TopicPartition, Progress], places: Mapping[TopicPartition, int | None], state: CommitLogState
-) -> set[str]:
+def _places(ahead: Mapping[TopicPartition, Progress], state: CommitLogState) -> dict[TopicPartition, tuple[int, int]]:
+    """For each topic-partition the window of its last published transaction, and the place of that in the window; those
+    of which the commit log has no order are left out."""
+    places = {
+        partition: (progress.window, state.orders[progress.window].place(progress.gtid))
+        for partition, progress in ahead.items()
+        if progress.gtid and progress.window in state.orders
+    }
+    return {partition: (window, place) for partition, (window, place) in places.items() if place is not None}
+
+
+def _published_gtids(places: Mapping[TopicPartition, tuple[int, int]], state: CommitLogState) -> set[str]:
     """The transactions of the old server's windows up to the last one with a published message."""
     ends: dict[int, int] = {}
-    for partition, progress in ahead.items():
-        ends[progress.window] = max(ends.get(progress.window, 0), (places[partition] or 0) + 1)
+    for window, place in places.values():
+        ends[window] = max(ends.get(window, 0), place + 1)
     return {
         gtid_of(source, number)
         for window, end in ends.items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.ddl.history import SchemaHistory
-from changefeed.errors import BinlogFormatError, BinlogGoneError, BinlogRefusedError, PipelineBusyError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, BinlogRefusedError, PipelineBusyError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.kafka.lease import Lease
@@ -268,7 +268,7 @@ def _resume(
             end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
         check_same_transactions(end, head, session)
         return ResumePoint(end.coordinates, end.gtids), end.window + 1, None
-    start = position_on_new_server(end, session, uuid, head)
+    start = position_on_new_server(end, session, uuid, head, state)
     # A new number, because the old server's unfinished window has progress with its own number and other coordinates.
     number = max(end.window, state.latest_number) + 1
     return start, number, Failover(end.server_uuid, end.window, end.gtids, str(end.coordinates))
@@ -317,7 +317,7 @@ def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlo
     known, at = GtidSet.parse(checkpoint.gtids), checkpoint.coordinates
     difference = ""
     if not binlogs.is_mariadb and (head.gtids or known):
-        difference = _other_sets(known, head, at.file, binlogs)
+        difference = _other_sets(known, head, at, binlogs)
     if not difference and at != head.coordinates:
         difference = _other_transactions(at, known, binlogs)
     if not difference and binlogs.is_mariadb:
@@ -330,12 +330,28 @@ def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlo
     return difference
 
 
-def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
-    """The difference between the server's GTID sets and ``known``, which proves another binlog; '' if there is none."""
-    if lost := known.subtract(GtidSet.parse(head.gtids)):
+def _other_sets(known: GtidSet, head: source.Head, at: BinlogCoordinates, binlogs: ServerBinlogs) -> str:
+    """The difference between the server's GTID sets and ``known``, which proves another binlog; '' if there is none.
+
+    A transaction is in the binlog before it is in the server's set: for long, if its commit waits for a replica
+    (rpl_semi_sync_source_wait_point=AFTER_SYNC). So transactions that are not in the set are searched in the binlog.
+    """
+    lost = known.subtract(GtidSet.parse(head.gtids))
+    if lost and (lost := lost.subtract(_logged_in_file(at, binlogs))):
         return f"{lost} are missing"
-    foreign = GtidSet.parse(binlogs.logged_before(file)).subtract(known)
-    return f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
+    foreign = GtidSet.parse(binlogs.logged_before(at.file)).subtract(known)
+    return f"{at.file!r} begins after {foreign}, which are not in it" if foreign else ""
+
+
+def _logged_in_file(at: BinlogCoordinates, binlogs: ServerBinlogs) -> GtidSet:
+    """The GTIDs in the server's binlog before ``at``, by its events; empty if ``at`` is not between two transactions.
+
+    It reads one file: a server begins the next file after the transactions of the last one are in its GTID set.
+    """
+    try:
+        return GtidSet.parse(Finder(binlogs).at(at).gtids)
+    except (SettingsError, BinlogFormatError, BinlogGoneError, BinlogRefusedError):
+        return GtidSet()
 
 
 def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:

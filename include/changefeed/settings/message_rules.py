@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from changefeed.errors import BinlogGoneError, SettingsError
+from changefeed.errors import BinlogGoneError, SettingsError, SourceUnavailableError
 from changefeed.formats.by_table import all_formats
 from changefeed.formats.style import Kind, Style
 from changefeed.kafka.commit_log.records import DependencyRecord
@@ -129,9 +129,9 @@ def check_snapshot_dependency(
 ) -> None:
     """Check that ``window`` publishes the rows that a snapshot left out because windows publish them.
 
-    Raises SettingsError if the settings changed since the snapshot. Raises BinlogGoneError if the window reads another
-    server after a failover, and that server does not have the transactions that changed these rows. This is known from
-    the GTIDs, or by the caller, who passes ``fault``.
+    Raises SettingsError if the settings changed since the snapshot. If the window reads another server after a
+    failover, and that server does not have the transactions that changed these rows, raises SourceUnavailableError if
+    it may get them yet, by its GTIDs; or BinlogGoneError if the caller knows that it cannot, and passes ``fault``.
     """
     now = message_rules(pipeline)
     before = dependency.rules
@@ -151,12 +151,14 @@ def check_snapshot_dependency(
             f"Restore the settings until the checkpoint is after {dependency.until}; or delete the tables' topics, "
             "seek the pipeline to latest and take a new snapshot."
         )
-    if window.failover is not None and (
+    is_behind = window.failover is not None and (
         lost := GtidSet.parse(dependency.gtids).subtract(GtidSet.parse(window.head_gtids))
-    ):
+    )
+    if is_behind:
         fault = f"does not have transactions {lost}"
     if fault:
-        raise BinlogGoneError(
+        kind = SourceUnavailableError if is_behind else BinlogGoneError
+        raise kind(
             f"window {window.number} of pipeline {window.pipeline!r} is of server {window.server_uuid}, which {fault}: "
             f"snapshot {dependency.snapshot!r} left out rows of {', '.join(dependency.tables)} that they changed, as "
             "windows publish those. If the server is a replica that catches up, run again later. If they were lost in "

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.errors import BinlogGoneError, SettingsError
+from changefeed.errors import BinlogGoneError, SettingsError, SourceUnavailableError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import DependencyRecord, LogEntry, LogRecord, SealRecord
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, PlannedChunk, SnapshotRecord, TableProgress
@@ -120,7 +120,7 @@ def test_range_is_not_covered_for_a_table_that_a_window_left_out() -> None:
         assert is_covered(state, "u", BinlogCoordinates("bin.000001", 20), end, "a", tables) is covered
 
 
-def test_failover_to_server_without_changes_of_left_out_rows_is_refused() -> None:
+def test_failover_to_server_without_changes_of_left_out_rows_waits_for_them() -> None:
     began = plain(tables={"include": ["shop.*"]})
     rules = message_rules(began)
     there, lost = (
@@ -132,8 +132,10 @@ def test_failover_to_server_without_changes_of_left_out_rows_is_refused() -> Non
     )
     check_snapshot_dependency(after, there, began)
     assert stored(lost).read() == lost
-    with pytest.raises(BinlogGoneError, match=rf"does not have transactions {UUID}:10.*shop\.orders"):
+    with pytest.raises(SourceUnavailableError, match=rf"does not have transactions {UUID}:10.*shop\.orders"):
         check_snapshot_dependency(after, lost, began)
+    with pytest.raises(BinlogGoneError, match="has other transactions"):
+        check_snapshot_dependency(after, there, began, "has other transactions")
 
 
 def test_window_that_a_snapshot_depends_on_is_refused_under_other_settings() -> None:

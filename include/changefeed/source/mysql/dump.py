@@ -34,6 +34,9 @@ _NON_BLOCK = 0x01
 _MARIADB_ANNOTATE_ROWS = 0x02
 """The flag that requests ANNOTATE_ROWS events. Without it MariaDB omits them, and sizes do not add up."""
 HEARTBEAT_SECONDS = 30
+SILENT_SECONDS = 60
+"""The least time without a byte of a dump after which the connection is given up; three heartbeats, if that is longer.
+It is never longer than the limit for an answer of the connection."""
 _ERROR, _END, _OK = 0xFF, 0xFE, b"\0"
 _NAME_BYTES = 60
 """The most bytes of a reader's name that servers store as a replica's host."""
@@ -139,7 +142,23 @@ class DumpStream:
             self._prepare(session)
             with translate_errors(session.connection):
                 self._request(session.raw, _NON_BLOCK | (_MARIADB_ANNOTATE_ROWS if session.is_mariadb else 0))
-                yield session.raw
+                with self._limit_silence(session):
+                    yield session.raw
+
+    @contextmanager
+    def _limit_silence(self, session: Session) -> Iterator[None]:
+        """Raise SourceUnavailableError if the server sends nothing for some time. PyMySQL limits only its own reads."""
+        seconds = max(SILENT_SECONDS, 3 * self._heartbeat_seconds)
+        seconds = min(seconds, session.connection.answer_limits.answer_seconds)
+        session.raw._sock.settimeout(seconds)
+        try:
+            yield
+        except TimeoutError as error:
+            raise SourceUnavailableError(
+                f"{session.connection}: expected events or a heartbeat, and the server sent nothing of binlog "
+                f"{self._file!r} for {seconds} seconds: its process or its disk may hang. The connection was closed. "
+                "Run again when the server answers."
+            ) from error
 
     def _prepare(self, session: Session) -> None:
         # Request checksums: otherwise the server removes them from the events, and sizes do not add up.

@@ -57,6 +57,7 @@ def _dump(packet: bytes) -> DumpStream:
         _execute_command=lambda *_: None,
         _read_ok_packet=lambda: None,
         _rfile=SimpleNamespace(read=lambda _size: answer.pop(0)),
+        _sock=SimpleNamespace(settimeout=lambda _seconds: None),
     )
     session = nullcontext(SimpleNamespace(connection=_CONNECTION, is_mariadb=False, raw=raw, rows=lambda _sql: []))
     return DumpStream(cast(Session, session), file="bin.000007", start=4, end=1000)
