@@ -104,3 +104,15 @@ def test_gtids_are_those_at_the_coordinates_while_transactions_commit(server: Ma
     with writing(server), Session(MysqlConnection.from_uri(server.url)) as session:
         heads = [check_head(session) for _ in range(HEADS)]
     assert len(set(heads)) > 1
+
+
+def test_head_leaves_the_transaction_of_its_session_as_it_was(server: MariadbServer) -> None:
+    with Session(MysqlConnection.from_uri(server.root_url)) as session:
+        session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        assert session.row("SELECT COUNT(*) FROM d.t") == (0,)
+        server.execute("INSERT INTO d.t VALUES ()")
+        session.rows("INSERT INTO d.t VALUES ()")
+        check_head(session)
+        assert session.row("SELECT COUNT(*), @@in_transaction FROM d.t") == (1, 1)
+        session.rows("ROLLBACK")
+        assert session.row("SELECT COUNT(*), @@in_transaction FROM d.t") == (1, 0)

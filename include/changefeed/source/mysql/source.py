@@ -12,7 +12,11 @@ from changefeed.model.window import BinlogFile
 from changefeed.source.mysql.session import Session
 
 _ENCRYPTION_HEADER_BYTES = 512
-_HEAD_TRIES = 5
+_HEAD_TRIES = 10
+_MARIADB_HEAD = (
+    "BEGIN NOT ATOMIC SHOW MASTER STATUS; SELECT @@gtid_binlog_pos, UNIX_TIMESTAMP(); SHOW MASTER STATUS; END"
+)
+"""One request, so that the time between its statements does not depend on the network."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,16 @@ def _mariadb_head(session: Session) -> Head:
 
     Only for a server that logs all the time it computes the position: before MariaDB 11.4 it reads the file for that.
     """
-    coordinates = head_coordinates(session)
-    logged, seconds = "", 0
     for _ in range(_HEAD_TRIES):
-        before = coordinates
-        logged, seconds = session.row("SELECT @@gtid_binlog_pos, UNIX_TIMESTAMP()")
-        coordinates = head_coordinates(session)
-        if coordinates == before:
-            return Head(coordinates, str(logged or ""), int(seconds))
-    position = mariadb_position(session, coordinates)
-    return Head(coordinates, str(logged or "") if position is None else position, int(seconds))
+        before, logged, shown, *_ = session.results(_MARIADB_HEAD)
+        if not shown:
+            raise _log_is_off(session)
+        (gtids, seconds), (file, position, *_) = logged[0], shown[0]
+        coordinates = BinlogCoordinates(str(file), int(position))
+        if before == shown:
+            return Head(coordinates, str(gtids or ""), int(seconds))
+    computed = mariadb_position(session, coordinates)
+    return Head(coordinates, str(gtids or "") if computed is None else computed, int(seconds))
 
 
 def head_coordinates(session: Session) -> BinlogCoordinates:
@@ -93,8 +97,12 @@ def head_coordinates(session: Session) -> BinlogCoordinates:
 def _binlog_status(session: Session) -> dict[str, Any]:
     shown = session.named_row(_status_statement(session))
     if not shown:
-        raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
+        raise _log_is_off(session)
     return shown
+
+
+def _log_is_off(session: Session) -> SourceError:
+    return SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
 
 
 def _coordinates(shown: dict[str, Any]) -> BinlogCoordinates:
