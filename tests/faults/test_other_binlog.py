@@ -12,8 +12,13 @@ import pytest
 from faults.existing_rows import finish
 from faults.feed import Feed, Runner
 from faults.replica import replicate, wait_until_caught_up
+from faults.test_verify import connections_of
 from long_form import long
 
+from changefeed.errors import BinlogGoneError
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import Plan, plan
+from changefeed.state.table_store import TableCheckpointStore
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -35,8 +40,12 @@ def own(
 
 
 @pytest.fixture
-def own_mariadb(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Iterator[Feed]:
-    with run_server(MariadbServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
+def own_mariadb(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, request: pytest.FixtureRequest
+) -> Iterator[Feed]:
+    """As `own`, on MariaDB; a parameter is its release."""
+    release = getattr(request, "param", MariadbServer.default_release)
+    with run_server(MariadbServer(tmp_path / "own", release=release, owner=ProcessId.own(), quick=True)) as server:
         yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
 
@@ -247,3 +256,91 @@ def test_mariadb_reset_is_detected_by_position_without_a_sealed_window(own_maria
     assert run.result() == 2, run.text()
     assert "binlog of this server is another one" in run.text()
     assert "seek" in run.text().casefold()
+
+
+def begin_old_file(feed: Feed) -> None:
+    """Begin the binlog anew, with a first file that was begun a minute ago, as its first event says."""
+    feed.mysql.execute("SET timestamp = UNIX_TIMESTAMP() - 60", "RESET MASTER")
+
+
+def insert(feed: Feed, transactions: int, first: int = 1) -> None:
+    """Insert rows, each in a transaction of the same size, with GTIDs numbered from ``first``."""
+    feed.mysql.execute(
+        f"SET SESSION gtid_seq_no = {first}",
+        *[f"INSERT INTO `{feed.name}`.journal (text) VALUES ('as long')"] * transactions,
+    )
+
+
+def plan_and_count(feed: Feed, connections: PipelineConnections) -> tuple[Plan, int]:
+    """A plan, and how often it let MariaDB compute a GTID position."""
+    feed.mysql.execute(
+        *("SET sql_log_bin = OFF", "TRUNCATE mysql.general_log"),
+        *("SET GLOBAL log_output = 'TABLE'", "SET GLOBAL general_log = ON"),
+    )
+    planned = plan(connections, TableCheckpointStore(f"sqlite:///{feed.state}"))
+    feed.mysql.execute("SET GLOBAL general_log = OFF")
+    assert count_logged(feed, "SHOW BINARY LOGS") == 1
+    return planned, count_logged(feed, "SELECT BINLOG_GTID_POS(")
+
+
+def count_logged(feed: Feed, begin: str) -> int:
+    """The number of statements in MariaDB's general log that begin so."""
+    where = f"LEFT(argument, {len(begin)}) = '{begin}'"
+    return int(feed.mysql.execute(f"SELECT COUNT(*) FROM mysql.general_log WHERE {where}")[0][0])
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("own_mariadb", ["10.11", *long("11.4")], indirect=True)
+def test_plans_of_one_process_let_mariadb_read_a_file_once(own_mariadb: Feed) -> None:
+    """Before MariaDB 11.4 the server reads the file up to a position whose GTIDs it computes."""
+    feed, connections = own_mariadb, connections_of(own_mariadb)
+    begin_old_file(feed)
+    insert(feed, 5)
+    feed.run()
+    counts = []
+    for number in range(6, 11):
+        insert(feed, 1, number)
+        planned, count = plan_and_count(feed, connections)
+        assert planned.window.head_gtids == f"0-1-{number}"
+        counts.append(count)
+        feed.run()
+        assert plan_and_count(feed, connections)[0].is_empty
+    assert counts == [1, 0, 0, 0, 0]
+    feed.mysql.execute("FLUSH BINARY LOGS")
+    insert(feed, 1, 11)
+    assert plan_and_count(feed, connections)[1] == 0
+    feed.run()
+    insert(feed, 1, 12)
+    assert plan_and_count(feed, connections)[1] == 1, "a file begun in the same second would have the same identity"
+    feed.run_until_current()
+    feed.check()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("own_mariadb", ["10.11", *long("11.4")], indirect=True)
+@pytest.mark.parametrize(
+    ("move", "first", "words"), [("run", 1, "begun at"), ("seek", 1000, "binlog of this server is another one")]
+)
+def test_mariadb_reset_between_two_plans_of_a_process_is_refused(
+    own_mariadb: Feed, move: str, first: int, words: str
+) -> None:
+    """The new binlog has transactions of the same sizes, and after a run also of the same numbers."""
+    feed, connections = own_mariadb, connections_of(own_mariadb)
+    begin_old_file(feed)
+    insert(feed, 5)
+    feed.run()
+    for number in (6, 7):
+        insert(feed, 1, number)
+        planned, _ = plan_and_count(feed, connections)
+        if move == "run" or number == 6:
+            feed.run()
+    if move == "seek":  # no window ends at the checkpoint
+        assert feed.command("seek", feed.name, "latest", "--why", "a test", "--yes").returncode == 0
+    idle, count = plan_and_count(feed, connections)
+    assert (idle.is_empty, idle.start, count) == (True, planned.window.head, 0)
+    feed.mysql.execute("RESET MASTER")
+    insert(feed, 14, first)
+    assert feed.mysql.execute("SHOW MASTER STATUS")[0][:2] > (idle.start.file, idle.start.position)
+    with pytest.raises(BinlogGoneError, match=words):
+        plan_and_count(feed, connections)
+    refused(feed, "BinlogGoneError", words, "seek")

@@ -268,7 +268,7 @@ class _WindowRun:
         with connections.session() as session:
             if archive is None:
                 _check_server(session, window)
-            listed = source.binlog_files(session) if archive is None else _complete_files(archive, session, window)
+            listed = self._list_files(session) if archive is None else _complete_files(archive, session, window)
             files = list(file_slices(window, listed))
             size_bytes = sum(slice.size_bytes for slice in files)
             wait_for_workers = self.spark.warm_up(min(self.tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
@@ -283,6 +283,13 @@ class _WindowRun:
                 logs_column_names=source.logs_column_names(session),
                 wait_for_workers=wait_for_workers,
             )
+
+    def _list_files(self, session: Session) -> list[BinlogFile]:
+        """The binlog files of the server; or only the file of a window in one file, which the plan has found there."""
+        start, head = self.window.start, self.window.head
+        if self.is_new and start.file == head.file:
+            return [BinlogFile(head.file, head.position)]  # the server opens each file to list it
+        return source.binlog_files(session)
 
     def begin(
         self, inventory: _Inventory, state: CommitLogState, pipeline_state: CommitLogState, lease: Lease

@@ -36,7 +36,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.backfill import NarrowedTables
 from changefeed.settings.requests.unpark import UnparkRequest
 from changefeed.source.mysql import source
-from changefeed.source.mysql.binlogs import file_identity
+from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
 from changefeed.spark.target import SparkTarget
 
 _log = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ def _check_there(
             )
         try:
             check_same_files(end, _window_before(end, state), session, uuid, head, files)
-            check_same_transactions(end, head, session)
+            check_same_transactions(end, head, session, ServerBinlogs(session, head, files))
         except BinlogGoneError as error:
             raise BinlogGoneError(
                 f"{record.table} is parked at {record.at}, and its changes cannot be found there: {error} {remedy}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from changefeed.errors import SettingsError
 from changefeed.model.column_rules import ColumnRules
 from changefeed.model.connection import RUN_ANSWER_LIMITS, AnswerLimits, ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.model.file_identity import FileIdentity
 from changefeed.model.topic_name import commit_log_topic, schema_changes_topic, schema_history_topic
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import Routes, compile_routes
@@ -19,7 +20,7 @@ from changefeed.settings.transform_settings import TransformCall
 from changefeed.source.mysql.hosts import first_reachable
 from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.session import Session, kept_session
-from changefeed.source.mysql.source import check_server
+from changefeed.source.mysql.source import Head, check_server
 
 if TYPE_CHECKING:  # at run time a reader of MySQL only, such as `status`, would load the client of Kafka
     from changefeed.kafka.commit_log.log import CommitLog
@@ -135,6 +136,11 @@ class PipelineConnections:
     def transform_calls(self) -> tuple[TransformCall, ...]:
         """The functions that the pipeline's changes go through, with their secrets."""
         return self.pipeline.transform_calls(self.lookup)
+
+    @cached_property
+    def known_heads(self) -> dict[tuple[str, FileIdentity], Head]:
+        """The head of the last plan, by server and file; see `pipeline.known_head`."""
+        return {}
 
     def forget_source(self) -> None:
         """Look the source up again at its next use: of several hosts, another one may answer then."""

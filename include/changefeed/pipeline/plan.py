@@ -23,6 +23,7 @@ from changefeed.model.window import BinlogFile, Failover, Window, bytes_between
 from changefeed.pipeline.complete_tables import complete_tables, first_complete_tables
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.failover import position_on_new_server
+from changefeed.pipeline.known_head import known_head, remember_head
 from changefeed.pipeline.known_progress import check_commit_log, check_first_run, state_for_checkpoint
 from changefeed.pipeline.open_windows import Unfinished, describe_windows, find_unfinished
 from changefeed.pipeline.same_history import check_same_history
@@ -153,7 +154,7 @@ def _plan(
             _bring_up(store, stored, left.base)
         if left.windows:
             _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, describe_windows(left.windows))
-        start, number, failover = _resume(left, session, uuid, head, files, state)
+        start, number, failover = _resume(connections, left, session, uuid, head, files, state)
         window = Window(
             pipeline=pipeline.name,
             number=number,
@@ -169,6 +170,7 @@ def _plan(
             if start.coordinates != head.coordinates
             else None,
         )
+        remember_head(connections, window, head)
         history = None
         if stored is None or left.windows or not window.is_empty:
             reading = left.windows[0] if left.windows else window
@@ -252,6 +254,7 @@ def _bring_up(store: CheckpointStore, stored: Checkpoint, logged: Checkpoint) ->
 
 
 def _resume(
+    connections: PipelineConnections,
     left: Unfinished,
     session: Session,
     uuid: str,
@@ -266,7 +269,8 @@ def _resume(
         check_same_files(end, last, session, uuid, head, files)
         if left.begun is not None and head.gtids:  # the window's own GTID set was read before its head
             end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
-        check_same_transactions(end, head, session)
+        known = known_head(connections, session, uuid, end.coordinates.file)
+        check_same_transactions(end, head, session, ServerBinlogs(session, head, files, known))
         return ResumePoint(end.coordinates, end.gtids), end.window + 1, None
     start = position_on_new_server(end, session, uuid, head, state)
     # A new number, because the old server's unfinished window has progress with its own number and other coordinates.
@@ -284,13 +288,14 @@ def check_same_files(
         last.newest.check(file_identity_once(session, uuid, last.newest.name))
 
 
-def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
+def check_same_transactions(
+    checkpoint: Checkpoint, head: source.Head, session: Session, binlogs: ServerBinlogs
+) -> None:
     """Raise BinlogGoneError if the server does not have exactly the transactions before ``checkpoint``.
 
     With other transactions the coordinates exist, but mean another position. Without GTIDs the check is whether a
     transaction begins at the coordinates.
     """
-    binlogs = ServerBinlogs(session)
     known = GtidSet.parse(checkpoint.gtids)
     if difference := other_binlog(checkpoint, head, binlogs):
         raise BinlogGoneError(

@@ -73,12 +73,20 @@ _GTID_EVENTS = {"Previous_gtids", "Gtid_list"}
 class ServerBinlogs:
     """The `Binlogs` of the server of ``session``. Files and end are read only once, so that all results are consistent.
 
-    Its dumps do not end the dumps of other readers. Raises BinlogGoneError if the server has no files, and the errors
-    of `Session` and `DumpStream`.
+    A caller that has read the ``head``, and the ``files`` after it, gives them; ``known`` is an earlier head of
+    MariaDB in a file that is still the same. Its dumps do not end the dumps of other readers. Raises BinlogGoneError
+    if the server has no files, and the errors of `Session` and `DumpStream`.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self,
+        session: Session,
+        head: source.Head | None = None,
+        files: Sequence[BinlogFile] | None = None,
+        known: source.Head | None = None,
+    ) -> None:
         self._session = session
+        self._head, self._listed, self._known = head, files, known
         self._previous: dict[str, str] = {}
 
     def files(self) -> Sequence[BinlogFile]:
@@ -140,6 +148,8 @@ class ServerBinlogs:
         """MariaDB's GTID position at a commit boundary.
 
         Only if the server cannot compute it, the binlog is read up to the boundary."""
+        if self._known is not None and self._known.coordinates == at:
+            return GtidSet.parse(self._known.gtids)
         position = source.mariadb_position(self._session, at)
         return GtidSet.parse(Finder(self).at(at).gtids if position is None else position)
 
@@ -171,14 +181,15 @@ class ServerBinlogs:
 
     @cached_property
     def _end(self) -> ResumePoint:
-        head = source.head(self._session)
+        head = self._head or source.head(self._session)
         return ResumePoint(head.coordinates, head.gtids)
 
     @cached_property
     def _files(self) -> list[BinlogFile]:
         end = self._end  # first, so that the list has no file that the server begins later
         _ = self._uuid  # read now, over this session: the threads that read the files must not use the session
-        files = [file for file in source.binlog_files(self._session) if file.number <= end.coordinates.number]
+        listed = self._listed or source.binlog_files(self._session)
+        files = [file for file in listed if file.number <= end.coordinates.number]
         if not files:
             raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")
         return files

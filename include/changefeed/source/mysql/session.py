@@ -115,6 +115,15 @@ class Session:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
+    def results(self, sql: str) -> list[list[Row]]:
+        """The rows of each statement of a compound statement."""
+        with self.translate_errors(), self.raw.cursor() as cursor:
+            cursor.execute(sql)
+            results = [list(cursor.fetchall())]
+            while cursor.nextset():
+                results.append(list(cursor.fetchall()))
+            return results
+
     def row(self, sql: str, *values: object) -> Row:
         """The only row of a query; raises SourceError if there are none or several."""
         rows = self.rows(sql, *values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from changefeed.errors import BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
@@ -12,14 +12,21 @@ from changefeed.model.window import BinlogFile
 from changefeed.source.mysql.session import Session
 
 _ENCRYPTION_HEADER_BYTES = 512
+_HEAD_TRIES = 10
+_MARIADB_HEAD = (
+    "BEGIN NOT ATOMIC SHOW MASTER STATUS; SELECT @@gtid_binlog_pos, UNIX_TIMESTAMP(); SHOW MASTER STATUS; END"
+)
+"""One request, so that the time between its statements does not depend on the network."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The end of the binlog, and the GTIDs executed up to it, read in one statement."""
+    """The end of the binlog, and the GTIDs executed up to it."""
 
     coordinates: BinlogCoordinates
     gtids: str
+    seconds: int = field(default=0, compare=False)
+    """On MariaDB the server's Unix time just before the coordinates were read."""
 
 
 def server_uuid(session: Session) -> str:
@@ -58,13 +65,28 @@ def check_server(session: Session, expected_uuid: str) -> None:
 
 def head(session: Session) -> Head:
     """The head of the binlog. It is always a commit boundary: the server moves it after a complete group of commits."""
-    logged = session.row("SELECT @@gtid_binlog_pos")[0] if session.is_mariadb else ""
-    shown = _binlog_status(session)
-    coordinates = _coordinates(shown)
     if session.is_mariadb:
-        position = mariadb_position(session, coordinates)
-        return Head(coordinates, str(logged or "") if position is None else position)
-    return Head(coordinates, str(shown["Executed_Gtid_Set"]).replace("\n", ""))
+        return _mariadb_head(session)
+    shown = _binlog_status(session)
+    return Head(_coordinates(shown), str(shown["Executed_Gtid_Set"]).replace("\n", ""))
+
+
+def _mariadb_head(session: Session) -> Head:
+    """As `head`. MariaDB has coordinates and GTID position in two statements, which belong together if the coordinates
+    are the same before and after: the server changes both under one lock.
+
+    Only for a server that logs all the time it computes the position: before MariaDB 11.4 it reads the file for that.
+    """
+    for _ in range(_HEAD_TRIES):
+        before, logged, shown, *_ = session.results(_MARIADB_HEAD)
+        if not shown:
+            raise _log_is_off(session)
+        (gtids, seconds), (file, position, *_) = logged[0], shown[0]
+        coordinates = BinlogCoordinates(str(file), int(position))
+        if before == shown:
+            return Head(coordinates, str(gtids or ""), int(seconds))
+    computed = mariadb_position(session, coordinates)
+    return Head(coordinates, str(gtids or "") if computed is None else computed, int(seconds))
 
 
 def head_coordinates(session: Session) -> BinlogCoordinates:
@@ -75,8 +97,12 @@ def head_coordinates(session: Session) -> BinlogCoordinates:
 def _binlog_status(session: Session) -> dict[str, Any]:
     shown = session.named_row(_status_statement(session))
     if not shown:
-        raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
+        raise _log_is_off(session)
     return shown
+
+
+def _log_is_off(session: Session) -> SourceError:
+    return SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
 
 
 def _coordinates(shown: dict[str, Any]) -> BinlogCoordinates:
@@ -86,7 +112,8 @@ def _coordinates(shown: dict[str, Any]) -> BinlogCoordinates:
 def mariadb_position(session: Session, at: BinlogCoordinates) -> str | None:
     """MariaDB's GTID position at a commit boundary; '' before its first transaction.
 
-    None if the server cannot compute it: BINLOG_GTID_POS supports only positions of four bytes."""
+    Before MariaDB 11.4 the server reads the file up to ``at``. None if it cannot compute the position: BINLOG_GTID_POS
+    supports only positions of four bytes."""
     if at.position > LAST_DUMP_POSITION:
         return None
     return str(session.row("SELECT BINLOG_GTID_POS(%s, %s)", at.file, at.position)[0] or "")
