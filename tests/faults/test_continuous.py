@@ -485,6 +485,32 @@ def test_a_broker_that_is_down_for_some_seconds_does_not_end_the_run(continuous:
 
 
 @pytest.mark.extended
+def test_a_run_goes_on_after_the_broker_has_aborted_its_transaction(continuous: Feed) -> None:
+    """As after a broker that was down for nearly as long as transactions may take."""
+    feed = continuous
+    feed.settings["kafka"] = {
+        "connection": "kafka_faults",
+        "lease_seconds": 2,
+        "transaction_seconds": 1,
+        "transaction_timeout_seconds": 2,
+    }
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin("in_open_transaction:2")
+    write_until_held(feed, run)
+    with closing(KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)) as admin:
+        wait(lambda: state_of_transaction(admin, f"changefeed.{feed.name}.0") == "CompleteAbort", run)
+    run.go_on()
+    wait(lambda: has_rows(feed), run)
+    assert "outlived its timeout" in run.text()
+    check_published_by(run, feed)
+
+
+def state_of_transaction(admin: KafkaAdminClient, name: str) -> str:
+    return str(admin.describe_transactions([name])[name].state.value)
+
+
+@pytest.mark.extended
 def test_on_spark_a_run_that_is_killed_is_followed_by_one_that_repeats_nothing(
     continuous: Feed, spark_connect: SparkConnectServer
 ) -> None:
