@@ -20,6 +20,7 @@ from faults.test_continuous import (
     checkpoint_window,
     handing_over,
     has_rows,
+    is_committed,
     publish_rest,
     run_bounded,
     sealed,
@@ -112,7 +113,7 @@ def begin_published(feed: Feed, fault: str = "") -> Run:
     run_for(feed, "10m")
     feed.write(3)
     run = feed.begin(fault)
-    wait(lambda: has_rows(feed) and checkpoint_window(feed) == sealed(run)[-1], run)
+    wait(lambda: is_committed(feed, run), run)
     return run
 
 

@@ -151,6 +151,12 @@ def checkpoint_window(feed: Feed) -> int:
     return found.window
 
 
+def is_committed(feed: Feed, run: Run) -> bool:
+    """Whether the first windows of ``run`` have all rows, and the checkpoint is after them: rows are in the topics before
+    their window is sealed."""
+    return has_rows(feed) and 0 < sealed(run)[-1] == checkpoint_window(feed)
+
+
 def shown_window(feed: Feed) -> int:
     """The number of the window that a status shows as the last one."""
     connections = connections_of(feed)
@@ -166,9 +172,8 @@ def test_changes_are_published_and_committed_while_the_run_goes_on(continuous: F
     wait(lambda: has_rows(feed), run)
     feed.mysql.execute(f"ALTER TABLE `{feed.name}`.journal MODIFY text VARCHAR(120)")
     feed.write(3)
-    wait(lambda: has_rows(feed), run)
+    wait(lambda: has_rows(feed) and sealed(run)[-1] >= 2, run)
     number = sealed(run)[-1]
-    assert number >= 2
     assert shown_window(feed) >= number, "the status is that of the last window, not of the checkpoint"
     wait(lambda: checkpoint_window(feed) == sealed(run)[-1], run)
     run.kill()
@@ -186,13 +191,16 @@ def test_windows_under_one_lease_have_each_its_own_time_and_partitions(continuou
         admin.create_partitions({f"{feed.name}.journal": NewPartitions(6)})
         admin.close()
         wait(lambda: any(record.partition > 1 for record in feed.records("journal")), run)
+        wait(lambda: len({value["ts_ms"] for value in values_of(feed, "journal")}) > 3, run)
     wait(lambda: has_rows(feed), run)
     run.kill()
-    values = [json.loads(record.value) for record in feed.records("journal") if record.value]
-    assert all(value["source"]["ts_ms"] <= value["ts_ms"] for value in values), (
+    assert all(value["source"]["ts_ms"] <= value["ts_ms"] for value in values_of(feed, "journal")), (
         "a window has the time of an earlier one"
     )
-    assert len({value["ts_ms"] for value in values}) > 3
+
+
+def values_of(feed: Feed, table: str) -> list[dict[str, Any]]:
+    return [json.loads(record.value) for record in feed.records(table) if record.value]
 
 
 @pytest.mark.extended
@@ -354,7 +362,7 @@ def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous
     start = str(feed.settings["start"])
     feed.write(3)
     run = feed.begin()
-    wait(lambda: has_rows(feed) and checkpoint_window(feed) == sealed(run)[-1], run)
+    wait(lambda: is_committed(feed, run), run)
     seek = feed.fork_command("", "seek", feed.name, start, "--why", "a test", "--yes")
     assert seek.result() == 0, seek.text()
     once = set(feed.ids())
@@ -407,7 +415,7 @@ def test_a_seek_is_refused_if_its_effect_is_another_one_than_planned(continuous:
     start = str(feed.settings["start"])
     feed.write(3)
     run = feed.begin()
-    wait(lambda: has_rows(feed), run)
+    wait(lambda: is_committed(feed, run), run)
     connections, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
     to_head, to_start = (plan_seek(connections, target, store) for target in ("latest", start))
     assert (to_head.skipped_bytes, to_head.repeated_bytes) == (0, 0)
@@ -429,7 +437,7 @@ def test_a_seek_succeeds_if_the_run_commits_what_it_has_recorded(continuous: Fee
     start = str(feed.settings["start"])
     feed.write(3)
     run = feed.begin()
-    wait(lambda: has_rows(feed) and checkpoint_window(feed) == sealed(run)[-1], run)
+    wait(lambda: is_committed(feed, run), run)
     seek = feed.fork_command("before_checkpoint_write", "seek", feed.name, start, "--why", "a test", "--yes")
     assert seek.wait_until_held(), seek.text()
     recorded = sealed(run)[-1] + 1
@@ -448,7 +456,7 @@ def test_sealed_windows_whose_binlog_is_purged_are_not_read_again(pair_feed: Fee
     feed.mysql.execute("FLUSH BINARY LOGS")
     run = feed.begin("before_checkpoint_write:2")  # after the first checkpoint nothing is committed
     try:
-        wait(lambda: has_rows(feed), run)
+        wait(lambda: has_rows(feed) and sealed(run)[-1] > 0, run)
         run.kill()
         feed.mysql.execute("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{feed.mysql.head().partition(':')[0]}'")
         feed.write(3)
@@ -489,11 +497,10 @@ def test_a_source_that_is_lost_for_some_seconds_does_not_end_the_run(continuous:
     run = feed.begin()
     wait(lambda: has_rows(feed), run)
     mysql_proxy.cut()
-    time.sleep(2)
+    wait(lambda: "the run tries again" in run.text(), run)
     feed.write(3)
     mysql_proxy.mend()
     wait(lambda: has_rows(feed), run)
-    assert "the run tries again" in run.text()
     run.kill()
     run_bounded(feed)
 
@@ -505,11 +512,37 @@ def test_a_broker_that_is_down_for_some_seconds_does_not_end_the_run(continuous:
     feed.write(3)
     run = feed.begin()
     wait(lambda: has_rows(feed), run)
+    feed.kafka.kill()  # not in a transaction of changes, which would wait for Kafka as long as it may take
     with writing(feed):
-        feed.kafka.kill()
         wait(lambda: "the run tries again" in run.text(), run)
         feed.kafka.start()
     check_published_by(run, feed)
+
+
+@pytest.mark.extended
+def test_a_run_goes_on_after_the_broker_has_aborted_its_transaction(continuous: Feed) -> None:
+    """As after a broker that was down for nearly as long as transactions may take."""
+    feed = continuous
+    feed.settings["kafka"] = {
+        "connection": "kafka_faults",
+        "lease_seconds": 2,
+        "transaction_seconds": 1,
+        "transaction_timeout_seconds": 2,
+    }
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin("in_open_transaction:2")
+    write_until_held(feed, run)
+    with closing(KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)) as admin:
+        wait(lambda: state_of_transaction(admin, f"changefeed.{feed.name}.0") == "CompleteAbort", run)
+    run.go_on()
+    wait(lambda: has_rows(feed), run)
+    assert "outlived its timeout" in run.text()
+    check_published_by(run, feed)
+
+
+def state_of_transaction(admin: KafkaAdminClient, name: str) -> str:
+    return str(admin.describe_transactions([name])[name].state.value)
 
 
 @pytest.mark.extended

@@ -36,7 +36,8 @@ from devstack.spark_cluster import SparkCluster
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(1200)]
 
 OUTAGE_SECONDS = 60.0
-"""Longer than each timeout of a run's requests."""
+"""Longer than the timeout of each request, and shorter than that of a transaction, in which a run may wait for Kafka
+without an error."""
 
 SPARKS = pytest.mark.parametrize("spark_feed", ["local", *long("connect", "cluster")], indirect=True)
 
@@ -84,7 +85,6 @@ def test_run_goes_on_after_kafka_was_down_for_a_minute(spark_feed: Feed) -> None
         time.sleep(OUTAGE_SECONDS)
         assert run.process.poll() is None, run.text()
         feed.kafka.start()
-    assert "the run tries again" in run.text()
     check_published_by(run, feed)
 
 

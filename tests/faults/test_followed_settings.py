@@ -279,15 +279,21 @@ def test_after_an_error_before_a_window_is_begun_the_new_settings_count(feed: Fe
     feed.settings["windows"] = {"every": "100ms", "run_for": "10m"}
     feed.configure()
     following = Following(feed, feed.begin("after_plan:5"))
+
+    def attempts() -> int:
+        return following.run.text().count("the run tries again")
+
     try:
         following.insert_until(following.run.file.exists)
         mysql_proxy.cut()
         following.run.go_on()
-        following.wait(lambda: "the run tries again" in following.run.text())
+        following.wait(lambda: attempts() > 0)
         before = following.last
         feed.settings["columns"] = {"exclude": [f"{feed.name}.journal.text"]}
         feed.configure()
         time.sleep(2)  # the file is read when nobody has written to it for a second
+        failed = attempts()
+        following.wait(lambda: attempts() > failed)  # no attempt that began earlier succeeds
         mysql_proxy.mend()
         following.insert()
         following.check_all_once()

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,26 @@ def test_transaction_beyond_its_timeout_is_aborted_and_reported(line: Line, topi
             _send_and_commit(ours, topic) if late == "send" else ours.commit("too late")
         ours.close()
     assert rows_of(line.broker.bootstrap, topic)[0] == []
+
+
+def test_commit_that_begins_while_the_broker_is_down_succeeds_after_its_start(line: Line, topic: str) -> None:
+    """kafka-python alone loses a request for which it has no connection, and waits for its answer."""
+    ours = Transactions(line.connection(), f"changefeed.{topic}.0", PublishSettings(), [topic])
+    ours.take_over()
+    ours.open()
+    ours.send_batch(topic, 0, *record_batch(range(10)))
+    ours.flush(lambda: None)
+    line.broker.kill()
+    refused_before = line.wire.refused
+    line.wire.cut()
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(ours.commit, "what the broker missed")
+        while line.wire.refused < refused_before + 5 and not ended.done():
+            time.sleep(0.05)
+        line.broker.start()
+        ended.result()
+    ours.close()
+    assert rows_of(line.broker.bootstrap, topic)[0] == [*range(10)]
 
 
 def test_batches_that_are_not_delivered_in_time_are_not_committed_without(line: Line, topic: str) -> None:

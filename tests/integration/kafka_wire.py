@@ -18,6 +18,8 @@ class Wire:
     def __init__(self) -> None:
         self.target = 0
         self.deaf = False
+        self.refused = 0
+        """How many connections ended because nothing listens at the target."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._open: set[socket.socket] = set()
@@ -41,6 +43,7 @@ class Wire:
                 try:
                     server = socket.create_connection(("127.0.0.1", self.target))
                 except OSError:
+                    self.refused += 1
                     client.close()
                     continue
                 self._open |= {client, server}

@@ -12,7 +12,6 @@ from changefeed.errors import (
     BrokerLoginError,
     BrokerUnavailableError,
     ChangefeedError,
-    FencedError,
     NotPublishedError,
     PipelineBusyError,
     RetryableError,
@@ -40,9 +39,10 @@ LAST_PLAN_SECONDS = 2.0
 """The same after the run's time, while it waits for the next run to take over."""
 MOST_STEP_SECONDS = 1.0
 """While a run waits, it looks this often whether its settings have changed."""
-_ENDS_RUN = (SparkFailedError, SparkUnavailableError, FencedError)
-"""Errors after which this process does not try again: the next one needs another Spark session, or another process goes
-on."""
+_ENDS_RUN = (SparkFailedError, SparkUnavailableError)
+"""Errors after which this process does not try again: the next one needs another Spark session. After a FencedError it
+tries again: the brokers may have aborted a transaction that outlived its timeout while they were down, or a seek took
+the lease while this process was suspended. A run that took over is found in the commit log: see `handover`."""
 
 
 class ReplacedWindowError(RetryableError):

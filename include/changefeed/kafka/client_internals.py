@@ -126,6 +126,8 @@ class PatchedClient(KafkaNetClient):  # type: ignore[misc]
       Otherwise an unanswered transaction request would end the producer.
     - Bytes that TLS cannot send at once are not copied again for each 16 kB that it sends.
     - The client requests the metadata of its first topic at once; kafka-python waits for a tenth of a second.
+    - A transaction request for which there is no connection to the coordinator is sent later. kafka-python drops it,
+      and waits for its answer until the timeout.
 
     ``new_password``, if any, is called for each login: of a new connection, and of an open one whose session ends
     (KIP-368).
@@ -161,6 +163,15 @@ class PatchedClient(KafkaNetClient):  # type: ignore[misc]
         manager._build_transport, manager._connect = build_patched, connect_noting
         if new_password is not None:
             _forget_refused_logins(manager)
+
+    def await_ready(self, node_id: Any, timeout_ms: float = 30_000) -> bool:
+        """Whether ``node_id`` is connected, if necessary after waiting. The sender sends its request again after
+        False; after an error it would drop a request to a coordinator."""
+        try:
+            super().await_ready(node_id, timeout_ms=timeout_ms)
+        except kafka.errors.KafkaError:
+            return False
+        return True
 
 
 def is_well(client: KafkaAdminClient | kafka.KafkaConsumer) -> bool:

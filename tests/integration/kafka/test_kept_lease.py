@@ -71,7 +71,7 @@ def test_windows_that_follow_one_another_have_one_claim(pipeline: Pipeline, kept
 
 
 def test_more_tasks_are_fenced_under_the_same_claim(pipeline: Pipeline, kept: KeptLease) -> None:
-    assert use(kept, pipeline, 1) == use(kept, pipeline, 3) == use(kept, pipeline, 2)
+    assert use(kept, pipeline, 1, 600) == use(kept, pipeline, 3, 600) == use(kept, pipeline, 2, 600)
     assert [b'"tasks":3' in (value or b"") for value in records(pipeline, AttemptRecord.kind)] == [False, True]
 
 

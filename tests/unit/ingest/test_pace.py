@@ -14,6 +14,7 @@ from changefeed.errors import (
     RetryableError,
     SourceUnavailableError,
     SparkFailedError,
+    SparkUnavailableError,
 )
 from changefeed.ingest.pace import (
     LAST_PLAN_SECONDS,
@@ -123,11 +124,16 @@ def test_errors_in_sequence_end_a_run_after_some_minutes_however_long_it_is(cloc
     assert MOST_FAILING_SECONDS - MOST_PAUSE_SECONDS <= clock.now - began <= MOST_FAILING_SECONDS
 
 
-@pytest.mark.parametrize("error", [SparkFailedError("no executor"), FencedError("another run goes on")])
+@pytest.mark.parametrize("error", [SparkFailedError("no executor"), SparkUnavailableError("no server")])
 def test_an_error_that_another_process_may_not_have_ends_a_run_at_once(clock: Clock, error: RetryableError) -> None:
     with pytest.raises(type(error)):
         Pace(0.0, 3600.0).fail(error)
     assert clock.slept == []
+
+
+def test_a_transaction_that_the_brokers_aborted_does_not_end_a_run(clock: Clock) -> None:
+    Pace(0.0, 3600.0).fail(FencedError("the transaction outlived its timeout"))
+    assert clock.slept == [1.0]
 
 
 def test_a_busy_pipeline_is_no_failure_of_the_run(clock: Clock) -> None:
