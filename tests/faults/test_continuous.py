@@ -607,6 +607,18 @@ def test_a_run_that_is_killed_before_it_takes_over_does_not_end_the_older_one(ha
 
 
 @pytest.mark.extended
+def test_a_run_that_is_asked_to_end_before_it_takes_over_does_not_end_the_older_one(handing_over: Feed) -> None:
+    """It is cancelled while its Spark starts, and Airflow has not ended it yet."""
+    feed = handing_over
+    older = feed.begin()
+    write_until(feed, lambda: len(sealed(older)) > 1, older)
+    feed.environment["CHANGEFEED_STOPPED"] = "1"  # `inline_run` reads it
+    assert feed.begin().result() == 0
+    feed.write(3)
+    check_published_by(older, feed)
+
+
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", ["in_open_transaction", "before_seal", "after_seal"])
 def test_a_run_that_is_killed_in_its_first_window_loses_nothing(handing_over: Feed, stage: str) -> None:
     feed = handing_over
