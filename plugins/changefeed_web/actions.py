@@ -89,16 +89,23 @@ def resume(name: str, user: GetUserDep) -> dict[str, Any]:
     """Resume the ingest DAG: its schedule and its held runs.
 
     With the setting `windows` and a schedule it also starts a run, ``run_id``, if the next one is not due and the user
-    may: the pause has ended the last one. Otherwise ``run_id`` is null.
+    may: the pause has ended the last one. Otherwise, and if the DAG is not paused, ``run_id`` is null.
     """
-    done = {**_set_paused(name, user, paused=False), "run_id": None}
+    starts_run = _pause_ended_run(name, user)  # before Airflow starts a run that is due, after which the next is not
+    done = _set_paused(name, user, paused=False)
+    started = _trigger_run(user, "run", name, ingest_dag_id(name), {}) if starts_run else {"run_id": None}
+    return {**done, "run_id": started["run_id"]}
+
+
+def _pause_ended_run(name: str, user: Any) -> bool:
+    """Whether *Resume* starts a run, as a pause has ended the last one of a continuous pipeline; see `resume`."""
+    require_permission(user, "PUT", name)
     dag_id, pipeline = ingest_dag_id(name), pipeline_of(name)
     if pipeline.windows is None or pipeline.schedule is None or not has_permission(user, "POST", dag_id, run=True):
-        return done
-    next_run = dag_state(dag_id)["next_run"]
-    if next_run is not None and datetime.fromisoformat(next_run) <= datetime.now(UTC):
-        return done
-    return {**done, "run_id": _trigger_run(user, "run", name, dag_id, {})["run_id"]}
+        return False
+    dag = dag_state(dag_id)
+    is_due = dag["next_run"] is not None and datetime.fromisoformat(dag["next_run"]) <= datetime.now(UTC)
+    return bool(dag["paused"]) and not is_due
 
 
 @router.post("/pipelines/{name}/run", status_code=202)

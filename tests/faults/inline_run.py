@@ -94,8 +94,14 @@ def run(name: str, windows: list[dict[str, Any]] | None) -> int:
         if pipeline.windows is not None:
             handover = Handover(connections) if "CHANGEFEED_HANDOVER" in os.environ else ALONE
             with CheckpointMover(connections, store, every_seconds=1):
-                followed = FollowedSettings(connections, FollowedFile(pipeline))
-                for manifest in ingest_continuously(InlineSpark(), followed, planned.expected, handover=handover):
+                followed, spark = FollowedSettings(connections, FollowedFile(pipeline)), InlineSpark()
+                for manifest in ingest_continuously(
+                    spark,
+                    followed,
+                    planned.expected,
+                    handover=handover,
+                    is_stopped=lambda: spark.is_warm and "CHANGEFEED_STOPPED" in os.environ,
+                ):
                     print(f"sealed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
             return 0
         if planned.is_empty:

@@ -85,6 +85,8 @@ class InlineSpark:
 
     may_copy_tasks = False
     session: Any = InlineSession()
+    is_warm = False
+    """Whether `warm_up` was called."""
 
     def cores(self) -> int:
         return 1
@@ -96,6 +98,7 @@ class InlineSpark:
         return tempfile.TemporaryDirectory(prefix="changefeed-")
 
     def warm_up(self, _workers: int) -> Callable[[], None]:
+        self.is_warm = True
         return lambda: None
 
     def results_of(self, tasks: Sequence[TaskInput], stage: Callable[[TaskInput], Iterable[Result]]) -> list[Result]:

@@ -152,8 +152,8 @@ def checkpoint_window(feed: Feed) -> int:
 
 
 def is_committed(feed: Feed, run: Run) -> bool:
-    """Whether the first windows of ``run`` have all rows, and the checkpoint is after them: rows are in the topics before
-    their window is sealed."""
+    """Whether the first windows of ``run`` have all rows, and the checkpoint is after them: rows are in the topics
+    before their window is sealed."""
     return has_rows(feed) and 0 < sealed(run)[-1] == checkpoint_window(feed)
 
 
@@ -702,6 +702,18 @@ def test_a_run_that_is_killed_before_it_takes_over_does_not_end_the_older_one(ha
     newer = feed.begin("before_log_write")
     write_until_held(feed, newer)
     newer.kill()
+    feed.write(3)
+    check_published_by(older, feed)
+
+
+@pytest.mark.extended
+def test_a_run_that_is_asked_to_end_before_it_takes_over_does_not_end_the_older_one(handing_over: Feed) -> None:
+    """It is cancelled while its Spark starts, and Airflow has not ended it yet."""
+    feed = handing_over
+    older = feed.begin()
+    write_until(feed, lambda: len(sealed(older)) > 1, older)
+    feed.environment["CHANGEFEED_STOPPED"] = "1"  # `inline_run` reads it
+    assert feed.begin().result() == 0
     feed.write(3)
     check_published_by(older, feed)
 

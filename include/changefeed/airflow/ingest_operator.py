@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from changefeed.airflow.alerts import RunAlerts
 from changefeed.airflow.connections import job_environment, job_variables, task_connections
-from changefeed.airflow.pause_watch import stopped_by_pause
+from changefeed.airflow.end_watch import ended_by_airflow
 from changefeed.airflow.pipeline_versions import PipelineVersions
 from changefeed.airflow.reporting import records_by_topic, report_retry, sum_rows
 from changefeed.airflow.submit_hook import CleanSparkSubmitHook
@@ -85,8 +85,8 @@ class JobOperator(SparkSubmitOperator):
         self._plan: Any = None
         self._run_id = ""
         """The run of the DAG, if another run with the same plan has a job of its own; else ''."""
-        self._is_paused: Callable[[], bool] | None = None
-        """Whether the DAG is paused; None if the job goes on then."""
+        self._watch: Callable[[Path], AbstractContextManager[object]] = nullcontext
+        """Creates the file of its argument, which asks the job to end, while the task runs; by default it does not."""
         self._result: JobResult = {}
         """What the job has done, as far as it says so. An attempt that failed may have done a part."""
         self._job_file = self._result_file = Path()
@@ -135,19 +135,11 @@ class JobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> Any:
         with self._files(context):
             try:
-                with self._watch():
+                with self._watch(self._job_file.with_name(STOP_FILE)):
                     self._run(context)
             finally:
                 self._result = read_result(self._result_file)
             return self._result or None
-
-    def _watch(self) -> AbstractContextManager[object]:
-        """Ask the job to end while the DAG is paused, if it should end then."""
-        if self._is_paused is None:
-            return nullcontext()
-        stop = self._job_file.with_name(STOP_FILE)
-        # Airflow starts no task of a paused DAG: so under a supervisor it was active.
-        return stopped_by_pause(self._is_paused, stop, was_active=is_supervised())
 
     @contextmanager
     def _files(self, context: Context) -> Iterator[None]:
@@ -287,8 +279,8 @@ class IngestOperator(JobOperator):
 
     def _execute_continuously(self, context: Context) -> dict[str, Any]:
         """Wait for a job that publishes windows one after another, and commit them meanwhile; end it if the DAG is
-        paused. Returns the rows by table and op, and the records by topic, of the windows for which it sends asset
-        events at the end; see `emit_unsent`."""
+        paused, or the task marked or cleared. Returns the rows by table and op, and the records by topic, of the
+        windows for which it sends asset events at the end; see `emit_unsent`."""
         from changefeed.ingest.checkpoint_mover import CheckpointMover
         from changefeed.kept_clients import keep_clients
 
@@ -296,7 +288,7 @@ class IngestOperator(JobOperator):
         connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         versions, alerts = PipelineVersions(pipeline), RunAlerts()
         self._run_id = str(context["run_id"])  # plans of an idle pipeline are equal
-        self._is_paused = lambda: bool(context["ti"].get_dag(self.dag_id).is_paused)
+        self._watch = partial(_end_watch, context)
         keep_clients()
 
         def report(manifests: Sequence[Manifest]) -> None:
@@ -315,6 +307,21 @@ class IngestOperator(JobOperator):
 
     def _is_published(self) -> bool:
         return is_sealed(self.pipeline_name, self._plan)
+
+
+def _end_watch(context: Context, stop: Path) -> AbstractContextManager[None]:
+    """Asks the job of a task to end, see `ended_by_airflow`."""
+    task, run_id = context["ti"], str(context["run_id"])
+
+    def is_paused() -> bool:
+        return bool(task.get_dag(task.dag_id).is_paused)
+
+    def is_running() -> bool:
+        states = task.get_task_states(task.dag_id, task_ids=[task.task_id], run_ids=[run_id])
+        return bool(states[run_id][task.task_id] == "running")
+
+    # Airflow starts no task of a paused DAG: so under a supervisor it was active.
+    return ended_by_airflow(is_paused, is_running, stop, was_active=is_supervised())
 
 
 def _private_file(what: str) -> IO[str]:

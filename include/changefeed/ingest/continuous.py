@@ -172,11 +172,12 @@ class _Run:
 
     def _take_over(self) -> None:
         """Take over from an older run, which goes on until this one can publish at once: with workers that have
-        started, and the logs in memory."""
+        started, and the logs in memory. A run that is asked to end meanwhile leaves it alone."""
         wait_for_workers = self.spark.warm_up(min(self.spark.cores(), WARM_WORKERS))
         plan(self.connections, self.store, keep_first_checkpoint=False)
         wait_for_workers()
-        self.handover.take_over()
+        if not self.pace.is_stopped():
+            self.handover.take_over()
 
     def _plan(self) -> Plan:
         """The next plan, after all sealed windows. Raises HandedOverError if another run has taken over."""

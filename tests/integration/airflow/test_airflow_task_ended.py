@@ -1,8 +1,8 @@
 """A live Airflow ends a task, loses its worker, or restarts its scheduler, while the job publishes.
 
-The job ends with its task and repeats nothing. The metadata database is PostgreSQL. Tasks of the pipeline `ended` run
-in the scheduler's LocalExecutor. Those of `apart` run on two workers of the EdgeExecutor, which share no folder: they
-reach Airflow only over HTTP.
+The job ends with its task and repeats nothing. The metadata database is PostgreSQL. Tasks of the pipelines `ended` and
+`lasting`, whose runs are continuous, run in the scheduler's LocalExecutor. Those of `apart` run on two workers of the
+EdgeExecutor, which share no folder: they reach Airflow only over HTTP.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ class HeldPipeline:
         assert len(published) == len(set(published)) == rows
 
 
-def add_pipeline(site: Site, name: str, server_ids: str, held: Path) -> HeldPipeline:
-    """Add a pipeline with its checkpoint at the head, whose failed tasks are retried."""
+def add_pipeline(site: Site, name: str, server_ids: str, held: Path, more: str = "") -> HeldPipeline:
+    """Add a pipeline, whose failed tasks are retried."""
     site.mysql.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY AUTO_INCREMENT)")
-    site.write_pipeline(name, name, server_ids=server_ids)
+    site.write_pipeline(name, name, more, server_ids=server_ids)
     file = site.pipelines / f"{name}.yaml"
     text = file.read_text().replace("retries: 0", "retries: 3")
     file.write_text(text.replace("kafka_shop", "kafka_shop\n  lease_seconds: 60"))
@@ -155,13 +155,22 @@ def held_site(
         site(folder / "site", mysql_server, kafka_broker, spark_connect, SETTINGS | held, postgresql.url()) as airflow,
     ):
         yield airflow
-    mysql_server.execute("DROP DATABASE IF EXISTS ended", "DROP DATABASE IF EXISTS apart")
+    mysql_server.execute(*(f"DROP DATABASE IF EXISTS {name}" for name in ("ended", "lasting", "apart")))
 
 
 @pytest.fixture(scope="module")
 def ended(held_site: Site) -> HeldPipeline:
     pipeline = add_pipeline(held_site, "ended", "65500-65531", Path(held_site.airflow.env["CHANGEFEED_FAULT_FILE"]))
     assert held_site.run(pipeline.dag_id)["ingest"] == "skipped"
+    return pipeline
+
+
+@pytest.fixture(scope="module")
+def lasting(held_site: Site) -> HeldPipeline:
+    """A continuous pipeline."""
+    held = Path(held_site.airflow.env["CHANGEFEED_FAULT_FILE"])
+    pipeline = add_pipeline(held_site, "lasting", "65572-65603", held, "windows: {every: 500ms, run_for: 10s}\n")
+    assert held_site.run(pipeline.dag_id)["ingest"] == "success"
     return pipeline
 
 
@@ -205,15 +214,25 @@ def test_job_ends_when_its_task_is_cleared_and_the_next_attempt_publishes(ended:
     ended.check(run_id)
 
 
-def test_job_ends_when_its_supervisor_is_killed_and_the_retry_publishes(ended: HeldPipeline) -> None:
-    run_id, driver = ended.hold()
+@pytest.mark.each_case
+@pytest.mark.parametrize(
+    ("name", "number"), [("ended", signal.SIGKILL), ("lasting", signal.SIGTERM)], ids=["killed", "asked-continuous"]
+)
+def test_job_ends_with_its_supervisor_and_the_retry_publishes(
+    request: pytest.FixtureRequest, name: str, number: signal.Signals
+) -> None:
+    """SIGTERM is what the supervisor gets at the end of its container, as in a deploy."""
+    pipeline: HeldPipeline = request.getfixturevalue(name)
+    run_id, driver = pipeline.hold()
     task = driver.parent()
     assert task is not None
-    os.kill(task.ppid(), signal.SIGKILL)
+    os.kill(task.ppid(), number)
     psutil.wait_procs([driver, task], timeout=240)
     assert not driver.is_running()
     assert not task.is_running()
-    ended.check(run_id)
+    pipeline.check(run_id)
+    next_id, _ = pipeline.hold()
+    pipeline.check(next_id, attempts=1)
 
 
 def test_one_job_publishes_after_the_scheduler_was_killed_and_restarted(ended: HeldPipeline) -> None:

@@ -30,8 +30,8 @@ from airflow_receivers import (
 from integration.dag_runner import DagRunner
 from integration.topic_rows import event_ids, records_of, select_rows, topic_rows, topics_of
 
+from changefeed.airflow.end_watch import LOOK_SECONDS
 from changefeed.airflow.ingest_dag import ingest_dag_id
-from changefeed.airflow.pause_watch import LOOK_SECONDS
 from changefeed.model.topic_name import commit_log_topic, schema_changes_topic
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
