@@ -17,6 +17,7 @@ from changefeed.errors import SettingsError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.dump import DumpStream
+from changefeed.source.mysql.server_schemas import wait_for_logged_ddl
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.session_settings import EVERYWHERE, MARIADB, MYSQL
 from devstack.identity import ProcessId
@@ -45,6 +46,18 @@ def test_session_sees_later_ddl_and_rows_with_autocommit_off(
             assert session.rows(columns) == [("a",), ("b",)]
     finally:
         server.execute("SET GLOBAL autocommit = 1", f"DROP DATABASE {unique_name}")
+
+
+def test_wait_for_logged_ddl_leaves_the_session_as_it_was(mysql_server: MysqlServer, unique_name: str) -> None:
+    """A continuous run uses the session again."""
+    mysql_server.execute(f"CREATE DATABASE {unique_name}", f"CREATE TABLE {unique_name}.t (a INT)")
+    settings = "SELECT * FROM performance_schema.session_variables ORDER BY 1"
+    with Session(MysqlConnection.from_uri(mysql_server.root_url)) as session:
+        changing = {"timestamp", "last_insert_id", "statement_id"}
+        before = [row for row in session.rows(settings) if row[0] not in changing]
+        wait_for_logged_ddl(session)
+        assert [row for row in session.rows(settings) if row[0] not in changing] == before
+    mysql_server.execute(f"DROP DATABASE {unique_name}")
 
 
 def test_server_without_accepted_tls_version_is_refused_with_a_remedy(

@@ -11,8 +11,9 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from copy import copy
 from typing import Any
 
 from changefeed.binlog.events.framing import ARTIFICIAL_FLAG, HEADER, HEADER_SIZE, HEARTBEATS, EventType, name_of
@@ -44,6 +45,20 @@ _LARGEST_PACKET = 0xFFFFFF
 _FATAL_READ = 1236
 _MUCH_BYTES = 1 << 18
 _MOMENT_MS = 10
+SYNC_SECONDS = 5.0
+"""How long a dump waits for more bytes before its end.
+
+With sync_binlog=1 MySQL shows the end of the binlog that is written, and sends what is on disk. The difference is the
+time of a sync, and of binlog_group_commit_sync_delay, which is at most a second."""
+_SYNC_PAUSE_SECONDS = 0.05
+
+
+class _EndedEarlyError(Exception):
+    """The server ended the dump, ``left`` bytes before the expected end; -1 before its first event."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(left)
+        self.left = left
 
 
 class DumpStream:
@@ -65,7 +80,7 @@ class DumpStream:
 
     Raises BinlogGoneError if the server no longer has the file or has another file of its name, BinlogRefusedError if
     it cannot read the file there, SourceError if it refuses for another reason, SourceUnavailableError if the
-    connection is lost or the server ends the stream early.
+    connection is lost, or the server ends the stream early and has no more bytes for SYNC_SECONDS.
     """
 
     def __init__(
@@ -84,8 +99,34 @@ class DumpStream:
         self._session, self._file, self._start, self._end = session, file, start, end
         self._server_id, self._identity, self._heartbeat_seconds = server_id, identity, heartbeat_seconds
         self._reader_name, self._max_bytes_per_second = reader_name.encode()[:_NAME_BYTES], max_bytes_per_second
+        self._is_rest = False  # whether the FORMAT_DESCRIPTION is omitted, as an earlier stream returned it
 
     def __iter__(self) -> Iterator[bytes]:
+        yield from self._read_to_end(DumpStream._chunks)
+
+    def _read_to_end(self, read: Callable[[DumpStream], Iterator[bytes]]) -> Generator[bytes]:
+        """What ``read`` returns of this stream; if it ends early, then of streams from there on, for SYNC_SECONDS."""
+        stream, until = self, 0.0
+        while True:
+            try:
+                yield from read(stream)
+                return
+            except _EndedEarlyError as early:
+                start = self._end - early.left
+                if not until or start != stream._start:
+                    until = time.monotonic() + SYNC_SECONDS
+                if early.left < 0 or time.monotonic() >= until:
+                    raise self._early_end_error(early.left) from early
+            time.sleep(_SYNC_PAUSE_SECONDS)
+            stream = stream._rest_from(start)
+
+    def _rest_from(self, start: int) -> DumpStream:
+        """The stream of the same file from ``start`` on, on a new connection, as a server ends that of a dump."""
+        rest = copy(self)
+        rest._session, rest._start, rest._is_rest = Session(self._session.connection), start, True
+        return rest
+
+    def _chunks(self) -> Iterator[bytes]:
         with self._open_dump() as raw:
             yield from self._read(raw)
 
@@ -94,9 +135,9 @@ class DumpStream:
 
         It ends before an event of more than ``largest`` bytes, without reading that event.
         """
-        if self._is_far:
-            yield from self
-            return
+        yield from self._read_to_end(lambda stream: stream._chunks() if stream._is_far else stream._events(largest))
+
+    def _events(self, largest: int | None) -> Iterator[bytes]:
         with self._open_dump() as raw:
             left = -1
             while left != 0:
@@ -105,8 +146,10 @@ class DumpStream:
                     return
                 if _is_stream_only(event):
                     continue
-                left = (self._expected_bytes(memoryview(event)) if left < 0 else left) - len(event)
-                yield event
+                is_first = left < 0
+                left = (self._expected_bytes(memoryview(event)) if is_first else left) - len(event)
+                if not (is_first and self._is_rest):
+                    yield event
 
     def first_event(self) -> bytes:
         """The file's FORMAT_DESCRIPTION."""
@@ -207,10 +250,13 @@ class DumpStream:
             events = splitter.feed(count)
             if left < 0 and len(events):
                 left = self._expected_bytes(events)
-                if self._is_far:
-                    description = left - (self._end - self._start)
+                description = left - (self._end - self._start)
+                if self._is_rest:
+                    events, left = events[description:], left - description
+                elif self._is_far:
                     yield bytes(events[:description])
                     events, left = events[description:], left - description
+                if self._is_far:
                     dropped = self._start - FIRST_POSITION - description
             if dropped:
                 dropped, events = max(0, dropped - len(events)), events[dropped:]
@@ -229,21 +275,25 @@ class DumpStream:
                 f"binlog {self._file}:{self._start}: expected FORMAT_DESCRIPTION at the begin "
                 f"of the dump, found {name_of(kind)}"
             )
-        if self._identity is not None:
-            self._identity.check(FileIdentity(self._file, seconds, server_id))
+        found = FileIdentity(self._file, seconds, server_id)
+        self._identity = self._identity or found  # the same file is expected again after an early end
+        self._identity.check(found)
         required = self._end - self._start
         return required if self._start == FIRST_POSITION else required + int(size)
+
+    def _early_end_error(self, left: int) -> SourceUnavailableError:
+        missing = f"{left} bytes before {self._end}" if left >= 0 else "before its first event"
+        return SourceUnavailableError(
+            f"the server ended binlog {self._file!r} {missing}, which was its size when the window was frozen. The "
+            "server may have crashed and lost the end of its binlog (sync_binlog=1 prevents that)."
+        )
 
     def _closed_error(self) -> SourceUnavailableError:
         return SourceUnavailableError(f"the server closed the connection while binlog {self._file!r} was read")
 
-    def _refusal(self, body: bytes, left: int) -> ChangefeedError:
+    def _refusal(self, body: bytes, left: int) -> ChangefeedError | _EndedEarlyError:
         if body[:1] == bytes([_END]) or len(body) < 3 or body[0] != _ERROR:
-            missing = f"{left} bytes before {self._end}" if left >= 0 else "before its first event"
-            return SourceUnavailableError(
-                f"the server ended binlog {self._file!r} {missing}, which was its size when the window was frozen. The "
-                "server may have crashed and lost the end of its binlog (sync_binlog=1 prevents that)."
-            )
+            return _EndedEarlyError(left)
         code = int.from_bytes(body[1:3], "little")
         words = body[9:].decode("utf-8", "replace") if body[3:4] == b"#" else body[3:].decode("utf-8", "replace")
         where = f"binlog {self._file}:{self._start}"

@@ -102,6 +102,7 @@ def wait_for_logged_ddl(session: Session) -> None:
     """
     if session.is_mariadb:
         return
+    (before,) = session.row("SELECT @@SESSION.lock_wait_timeout")
     session.rows(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}")
     for database, table in table_names(session):
         name = f"{quote_name(database)}.{quote_name(table)}"
@@ -114,6 +115,7 @@ def wait_for_logged_ddl(session: Session) -> None:
             ) from error
         except SourceError:
             continue  # it was dropped, or the user may not see it: `check_rights` reports missing privileges
+    session.rows(f"SET SESSION lock_wait_timeout = {before}")  # after an error, a kept session is closed
 
 
 def _periods(session: Session) -> Mapping[tuple[str, str], list[Period]]:
