@@ -53,6 +53,8 @@ class Plan:
     lag_bytes: int
     window_bytes: int
     unfinished: tuple[Window, ...] = ()
+    begun: Window | None = None
+    """The last window of ``unfinished`` if it is not sealed; the others are sealed, and only not committed."""
     doubts: tuple[str, ...] = ()
     last_takeover: int = -1
     """The number of the continuous run that took over last; see `ingest.handover`."""
@@ -63,6 +65,11 @@ class Plan:
     def start(self) -> BinlogCoordinates:
         """The start of the first window."""
         return self.unfinished[0].start if self.unfinished else self.window.start
+
+    @property
+    def sealed_up_to(self) -> BinlogCoordinates:
+        """The start of the first window that is not sealed. The checkpoint is there, or before sealed windows."""
+        return self.begun.start if self.begun else self.window.start
 
     @property
     def is_empty(self) -> bool:
@@ -188,12 +195,13 @@ def _plan(
     return Plan(
         window,
         left.base,
-        bytes_between(files, first, head.coordinates),
-        bytes_between(files, start.coordinates, head.coordinates),
-        left.windows,
-        doubts,
-        state.last_takeover,
-        history,
+        lag_bytes=bytes_between(files, first, head.coordinates),
+        window_bytes=bytes_between(files, start.coordinates, head.coordinates),
+        unfinished=left.windows,
+        begun=left.begun,
+        doubts=doubts,
+        last_takeover=state.last_takeover,
+        history=history,
     )
 
 
