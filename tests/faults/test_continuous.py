@@ -370,6 +370,34 @@ def test_the_task_plan_counts_no_sealed_window_as_lag(continuous: Feed, monkeypa
 
 
 @pytest.mark.extended
+def test_plan_and_check_show_a_window_as_unfinished_only_if_it_is_not_sealed(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin("after_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+
+    def shown(command: str) -> tuple[int, str]:
+        done = feed.fork_command("", command, feed.name)
+        return done.result(), done.text()
+
+    code, text = shown("plan")
+    assert (code, "nothing new, all up to the head" in text) == (NOTHING_NEW, True), text
+    feed.write(3)
+    code, text = shown("plan")
+    assert (code, "window 2 is" in text, "window 1" in text) == (0, True, False), text
+    assert "next run: window 2" in shown("check")[1]
+    run = feed.begin("before_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    code, text = shown("plan")
+    assert (code, "window 2, " in text, "window 1" in text) == (0, True, False), text
+    assert "is unfinished and comes first" in text
+    assert "finishes the window of an earlier run" in shown("check")[1]
+
+
+@pytest.mark.extended
 def test_a_seek_goes_between_two_windows_and_the_run_goes_on_after_it(continuous: Feed) -> None:
     feed = continuous
     run_for(feed, "10m")

@@ -24,7 +24,7 @@ from changefeed.pipeline.complete_tables import complete_tables, first_complete_
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.failover import position_on_new_server
 from changefeed.pipeline.known_progress import check_commit_log, check_first_run, state_for_checkpoint
-from changefeed.pipeline.open_windows import Unfinished, describe_windows, find_unfinished
+from changefeed.pipeline.open_windows import Unfinished, find_unfinished
 from changefeed.pipeline.same_history import check_same_history
 from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
 from changefeed.pipeline.topics import captured_routes, required_topics
@@ -75,6 +75,18 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return self.window.is_empty and not self.unfinished
+
+    @property
+    def is_published(self) -> bool:
+        """Whether there is nothing to publish; sealed windows may still have to be committed."""
+        return self.window.is_empty and self.begun is None
+
+    @property
+    def nothing_new(self) -> str:
+        """The text for users of a plan with nothing to publish."""
+        if self.is_empty:
+            return f"nothing new, checkpoint and head are both at {self.window.head}"
+        return f"nothing new, all up to the head at {self.window.head} is published, and will be committed"
 
 
 def plan(
@@ -158,8 +170,9 @@ def _plan(
         left = find_unfinished(checkpoint, state, uuid)
         if stored is not None and left.base != stored and keep:
             _bring_up(store, stored, left.base)
-        if left.windows:
-            _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, describe_windows(left.windows))
+        if begun := left.begun:
+            where = f"{begun.number} ({begun.start} to {begun.head})"
+            _log.warning("pipeline %s: an earlier run did not finish window %s", pipeline.name, where)
         start, number, failover = _resume(left, session, uuid, head, files, state)
         window = Window(
             pipeline=pipeline.name,
