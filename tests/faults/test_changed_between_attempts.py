@@ -225,7 +225,7 @@ def test_unfinished_window_is_finished_as_frozen_before_a_new_one(feed: Feed) ->
     stop_half_way(feed)
     feed.write(10)
     text = feed.run()
-    assert "earlier runs left windows 1 (" in text
+    assert "an earlier run did not finish window 1 (" in text
     assert [line.split(":")[0] for line in text.splitlines() if line.startswith("committed")] == [
         "committed window 1",
         "committed window 2",

@@ -27,6 +27,7 @@ from integration.topic_rows import event_ids, select_rows, topic_rows
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions
 
+from changefeed.airflow import tasks
 from changefeed.errors import CheckpointError, StaleCheckpointError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
@@ -353,6 +354,56 @@ def test_a_plan_is_right_beside_a_run_that_seals_windows_meanwhile(feed: Feed, m
     monkeypatch.setattr(plan_module, "state_for_checkpoint", read_log_later)
     planned = plan_module.plan(connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}"))
     assert ([window.number for window in planned.unfinished], planned.window.number) == ([2], 3)
+
+
+@pytest.mark.extended
+def test_the_task_plan_counts_no_sealed_window_as_lag(continuous: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint follows the windows some seconds later, so an alert for `lag_seconds` would be a false one."""
+    feed = continuous
+    feed.write(3)
+    run = feed.begin("after_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    connections, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
+    reported: list[float | None] = []
+    monkeypatch.setattr(tasks, "load_pipeline", lambda _: connections.pipeline)
+    monkeypatch.setattr(tasks, "task_connections", lambda _: connections)
+    monkeypatch.setattr(tasks, "checkpoint_store_of", lambda _: store)
+    monkeypatch.setattr(tasks, "ingest_params", list)
+    monkeypatch.setattr(tasks, "read_params", lambda _: {})
+    monkeypatch.setattr(tasks, "report_position", lambda _, __, lag_seconds, ___: reported.append(lag_seconds))
+    assert tasks.plan_window(feed.name)
+    feed.write(1)
+    assert tasks.plan_window(feed.name)
+    assert [lag == 0 for lag in reported] == [True, False]
+
+
+@pytest.mark.extended
+def test_plan_and_check_show_a_window_as_unfinished_only_if_it_is_not_sealed(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "10m")
+    feed.write(3)
+    run = feed.begin("after_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+
+    def shown(command: str) -> tuple[int, str]:
+        done = feed.fork_command("", command, feed.name)
+        return done.result(), done.text()
+
+    code, text = shown("plan")
+    assert (code, "nothing new, all up to the head" in text) == (NOTHING_NEW, True), text
+    feed.write(3)
+    code, text = shown("plan")
+    assert (code, "window 2 is" in text, "window 1" in text) == (0, True, False), text
+    assert "next run: window 2" in shown("check")[1]
+    run = feed.begin("before_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    code, text = shown("plan")
+    assert (code, "window 2, " in text, "window 1" in text) == (0, True, False), text
+    assert "is unfinished and comes first" in text
+    assert "finishes the window of an earlier run" in shown("check")[1]
 
 
 @pytest.mark.extended

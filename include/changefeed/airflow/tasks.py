@@ -57,7 +57,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
         _log.info("nothing new before %s: a continuous run has passed it, and goes on", bounds.until)
         return None
     backlog = planned.window
-    retention = retention_or_none(connections, planned.start)
+    retention = retention_or_none(connections, planned.sealed_up_to)
     report_position(name, planned.lag_bytes, retention.lag_seconds, retention.headroom_seconds)
     exceeded = exceeded_limits(
         name,

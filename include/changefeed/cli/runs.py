@@ -43,25 +43,24 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
     planned = plan_window(connections_of(pipeline), store_of(pipeline), keep_first_checkpoint=False)
     window = planned.window
     if as_json:
-        unfinished = [each.to_json() for each in planned.unfinished]
         unknown = unknown_ranges(pipeline, planned.history, planned.start) if planned.history else []
         shown: dict[str, object] = {
             "window": window.to_json(),
-            "unfinished": unfinished,
+            "unfinished": [planned.begun.to_json()] if planned.begun else [],
             "lag_bytes": planned.lag_bytes,
         }
         shown["unknown_tables"] = [each.to_json() for each in unknown]
         print_json(shown)
-    elif planned.is_empty:
-        out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
+    elif planned.is_published:
+        out.print(f"{name}: {planned.nothing_new}")
     else:
-        for each in planned.unfinished:
-            out.print(f"{name}: window {each.number}, {each.start} to {each.head}, is unfinished and comes first")
+        if begun := planned.begun:
+            out.print(f"{name}: window {begun.number}, {begun.start} to {begun.head}, is unfinished and comes first")
         if not window.is_empty:
             size = f"{planned.window_bytes:,} bytes"
             out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {size}")
         check_plan(pipeline, planned.history, planned.start)
-    if planned.is_empty:
+    if planned.is_published:
         raise typer.Exit(EXIT_NOTHING_NEW)
 
 
@@ -104,7 +103,7 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     elif planned.is_empty:
         write_heartbeat(connections, Heartbeat.of_idle(planned))
         if not as_json:
-            out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
+            out.print(f"{name}: {planned.nothing_new}")
         manifests = []
     else:
         manifests = _publish(connections, store, planned, bounds, is_quiet=as_json)

@@ -245,10 +245,10 @@ def _parked_tables(context: CheckContext) -> Iterator[Finding]:
 
 
 def _describe(planned: Plan) -> str:
-    window, unfinished = planned.window, planned.unfinished
-    if planned.is_empty:
-        return f"nothing new, checkpoint and head are both at {window.head}"
-    first = f"finishes the window of an earlier run, from {unfinished[0].start}; then " if unfinished else ""
+    window, begun = planned.window, planned.begun
+    if planned.is_published:
+        return planned.nothing_new
+    first = f"finishes the window of an earlier run, from {begun.start}; then " if begun else ""
     return f"{first}window {window.number}, {window.start} to {window.head}, {planned.window_bytes:,} bytes"
 
 

@@ -8,7 +8,7 @@ same.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from changefeed.errors import AccountingError, CheckpointError, StaleCheckpointError
@@ -184,8 +184,3 @@ def _stale(window: Window, why: str) -> StaleCheckpointError:
         f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head}) is out of date: "
         f"{why}. Nothing was published; the next run goes on from there."
     )
-
-
-def describe_windows(windows: Sequence[Window]) -> str:
-    """The text of ``windows`` for a log line."""
-    return ", ".join(f"{window.number} ({window.start} to {window.head})" for window in windows)

@@ -25,7 +25,7 @@ from changefeed.pipeline.connections import PipelineConnections, ensure_commit_l
 from changefeed.pipeline.failover import position_on_new_server
 from changefeed.pipeline.known_head import known_head, remember_head
 from changefeed.pipeline.known_progress import check_commit_log, check_first_run, state_for_checkpoint
-from changefeed.pipeline.open_windows import Unfinished, describe_windows, find_unfinished
+from changefeed.pipeline.open_windows import Unfinished, find_unfinished
 from changefeed.pipeline.same_history import check_same_history
 from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
 from changefeed.pipeline.topics import captured_routes, required_topics
@@ -54,6 +54,8 @@ class Plan:
     lag_bytes: int
     window_bytes: int
     unfinished: tuple[Window, ...] = ()
+    begun: Window | None = None
+    """The last window of ``unfinished`` if it is not sealed; the others are sealed, and only not committed."""
     doubts: tuple[str, ...] = ()
     last_takeover: int = -1
     """The number of the continuous run that took over last; see `ingest.handover`."""
@@ -66,9 +68,26 @@ class Plan:
         return self.unfinished[0].start if self.unfinished else self.window.start
 
     @property
+    def sealed_up_to(self) -> BinlogCoordinates:
+        """The start of the first window that is not sealed. The checkpoint is there, or before sealed windows."""
+        return self.begun.start if self.begun else self.window.start
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return self.window.is_empty and not self.unfinished
+
+    @property
+    def is_published(self) -> bool:
+        """Whether there is nothing to publish; sealed windows may still have to be committed."""
+        return self.window.is_empty and self.begun is None
+
+    @property
+    def nothing_new(self) -> str:
+        """The text for users of a plan with nothing to publish."""
+        if self.is_empty:
+            return f"nothing new, checkpoint and head are both at {self.window.head}"
+        return f"nothing new, all up to the head at {self.window.head} is published, and will be committed"
 
 
 def plan(
@@ -152,8 +171,9 @@ def _plan(
         left = find_unfinished(checkpoint, state, uuid)
         if stored is not None and left.base != stored and keep:
             _bring_up(store, stored, left.base)
-        if left.windows:
-            _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, describe_windows(left.windows))
+        if begun := left.begun:
+            where = f"{begun.number} ({begun.start} to {begun.head})"
+            _log.warning("pipeline %s: an earlier run did not finish window %s", pipeline.name, where)
         start, number, failover = _resume(connections, left, session, uuid, head, files, state)
         window = Window(
             pipeline=pipeline.name,
@@ -190,12 +210,13 @@ def _plan(
     return Plan(
         window,
         left.base,
-        bytes_between(files, first, head.coordinates),
-        bytes_between(files, start.coordinates, head.coordinates),
-        left.windows,
-        doubts,
-        state.last_takeover,
-        history,
+        lag_bytes=bytes_between(files, first, head.coordinates),
+        window_bytes=bytes_between(files, start.coordinates, head.coordinates),
+        unfinished=left.windows,
+        begun=left.begun,
+        doubts=doubts,
+        last_takeover=state.last_takeover,
+        history=history,
     )
 
 
