@@ -101,7 +101,7 @@ def _ddl(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) 
 
 @router.get("/pipelines/{name}/runs", dependencies=[Depends(slots.look)])
 def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
-    """The last runs of the ingest DAG, latest first, failed and empty ones too.
+    """The last runs of the ingest DAG, latest first. Runs whose task `plan` found nothing to do are left out.
 
     ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
     ``rows`` their rows. If first windows of the run may be merged, ``since_ms`` is the time since which both count,
@@ -140,9 +140,15 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
             "seconds_left": _seconds_left(own, plan) if under_way else None,
             "live": live_progress(pipeline, run, plan, stale, logs=logs) if under_way else None,
         }
-        shown.append({**run, "outcome": said[run["run_id"]], **progress})
+        shown.append({**run, "outcome": _outcome(said[run["run_id"]], own), **progress})
     may_cancel = has_permission(user, "PUT", dag_id, run=True)
     return {"runs": shown, "may_cancel": may_cancel, "stale": stale.to_json()}
+
+
+def _outcome(said: str, windows: Sequence[SealedWindow]) -> str:
+    """``said``, what `outcomes` says of a run, unless its ``windows`` have rows: a continuous run returns only the rows
+    whose asset events it sent itself."""
+    return "published" if said == "nothing new" and any(window.rows for window in windows) else said
 
 
 def _by_run(

@@ -13,7 +13,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.spark.progress_line import Parts, Progress, log_text, web_page_text
 from changefeed_web import history, live_run
 from changefeed_web.activity import SealedWindow
-from changefeed_web.history import _by_run, _counted_since, _seconds_left
+from changefeed_web.history import _by_run, _counted_since, _outcome, _seconds_left
 from changefeed_web.live_run import JobLog, Stage, current_window, live_progress, read_job_log
 from changefeed_web.readings import Staleness
 
@@ -170,6 +170,20 @@ def test_windows_of_continuous_runs_are_all_found(monkeypatch: pytest.MonkeyPatc
     assert len(_by_run("dag", runs, windows)["r"]) == 1401
     assert min(asked) == 600_000
     assert _by_run("dag", [], windows) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "outcome"),
+    [
+        ("nothing new", [], "nothing new"),
+        ("nothing new", [0], "nothing new"),
+        ("nothing new", [0, 3], "published"),
+        ("failed in task ingest", [3], "failed in task ingest"),
+    ],
+)
+def test_run_whose_windows_have_rows_has_published_them(said: str, rows: list[int], outcome: str) -> None:
+    """A continuous run returns those without asset events: another task may have sent them, or they were unreadable."""
+    assert _outcome(said, [sealed(number, 0, 0, count) for number, count in enumerate(rows)]) == outcome
 
 
 @pytest.mark.parametrize(
