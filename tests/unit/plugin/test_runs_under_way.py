@@ -114,20 +114,22 @@ def test_address_of_sparks_page_is_read_from_the_log(line: str, page: str | None
 
 
 @pytest.mark.parametrize(
-    ("planned", "begun", "window"),
+    ("planned", "begun", "publishes", "window"),
     [
-        (None, [3], None),
-        ([4, 5], [], None),
-        ([4, 5], [3], None),
-        ([4, 5], [3, 5], 5),
-        ([], [3, 5], 3),
-        ([], [], None),
+        (None, [3], True, None),
+        ([4, 5], [], True, None),
+        ([4, 5], [3], True, None),
+        ([4, 5], [3, 5], True, 5),
+        ([4, 5], [3, 5], False, 5),  # it waits for a retry
+        ([], [3, 5], True, 3),
+        ([], [3, 5], False, None),  # it waits for the older run, whose window it is
+        ([], [], True, None),
     ],
 )
 def test_current_window_is_begun_and_of_the_run(
-    planned: list[int] | None, begun: list[int], window: int | None
+    planned: list[int] | None, begun: list[int], publishes: bool, window: int | None
 ) -> None:
-    assert current_window(planned, begun) == window
+    assert current_window(planned, begun, publishes=publishes) == window
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_log_is_read_of_a_running_run_with_planned_windows_only(
     monkeypatch.setattr(live_run, "_job_log", job_log)
     monkeypatch.setattr("changefeed_web.position.commit_log", lambda *_: SimpleNamespace(begun={}, progress={}))
     pipeline: Any = None
-    found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs)
+    found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs, publishes=True)
     assert (asked, found["stage"] is not None) == (read, bool(read))
 
 
