@@ -140,10 +140,11 @@ def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
         ).all()
         are_of_runs = (DagRun.dag_id == dag_id, DagRun.run_id.in_(run_ids), DagRun.state == "failed")
         failed = set(session.scalars(select(DagRun.run_id).where(*are_of_runs)))
+        results = _results(session, dag_id, run_ids, INGEST_TASK)
 
     def outcome(run_id: str) -> str:
         own = {task: (str(state), attempt) for of, task, state, attempt in tasks if of == run_id}
-        return _outcome(own, has_failed=run_id in failed)
+        return _outcome(own, results.get(run_id), has_failed=run_id in failed)
 
     return {run_id: outcome(run_id) for run_id in run_ids}
 
@@ -151,15 +152,7 @@ def outcomes(dag_id: str, run_ids: Sequence[str]) -> dict[str, str]:
 def planned_windows(dag_id: str, run_ids: Sequence[str]) -> dict[str, list[int]]:
     """By run of the ingest DAG, the numbers of the windows that its task `plan` froze; runs without are left out."""
     with create_session() as session:
-        results = session.scalars(
-            select(XComModel).where(
-                XComModel.dag_id == dag_id,
-                XComModel.run_id.in_(run_ids),
-                XComModel.task_id == PLAN_TASK,
-                XComModel.key == XCOM_RETURN_KEY,
-            )
-        )
-        plans = {result.run_id: XComModel.deserialize_value(result) for result in results}
+        plans = _results(session, dag_id, run_ids, PLAN_TASK)
     return {
         run_id: [int(window["number"]) for window in plan["windows"]]
         for run_id, plan in plans.items()
@@ -167,7 +160,21 @@ def planned_windows(dag_id: str, run_ids: Sequence[str]) -> dict[str, list[int]]
     }
 
 
-def _outcome(tasks: dict[str, tuple[str, int]], *, has_failed: bool) -> str:
+def _results(session: Any, dag_id: str, run_ids: Sequence[str], task_id: str) -> dict[str, Any]:
+    """By run, what a task of it returned."""
+    results = session.scalars(
+        select(XComModel).where(
+            XComModel.dag_id == dag_id,
+            XComModel.run_id.in_(run_ids),
+            XComModel.task_id == task_id,
+            XComModel.key == XCOM_RETURN_KEY,
+        )
+    )
+    return {result.run_id: XComModel.deserialize_value(result) for result in results}
+
+
+def _outcome(tasks: dict[str, tuple[str, int]], published: Any, *, has_failed: bool) -> str:
+    """``published`` is what the task `ingest` of a continuous run returned, otherwise None."""
     for task, (state, attempt) in tasks.items():
         if state in ("failed", "up_for_retry", *ACTIVE_STATES):
             which = f", attempt {attempt}" if attempt > 1 else ""
@@ -176,6 +183,8 @@ def _outcome(tasks: dict[str, tuple[str, int]], *, has_failed: bool) -> str:
     if has_failed:  # and no task: the run was ended while it was held, or before its first task
         return "cancelled"
     ingest, _ = tasks.get(INGEST_TASK, ("None", 0))
+    if ingest == "success" and published == {"rows": {}, "records": {}}:
+        return "nothing new"
     return {"success": "published", "skipped": "nothing new"}.get(ingest, "not started")
 
 

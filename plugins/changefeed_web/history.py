@@ -5,6 +5,7 @@ While a server does not answer, the answers have the last known values, and ``st
 """
 
 import math
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -101,7 +102,7 @@ def _ddl(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) 
 
 @router.get("/pipelines/{name}/runs", dependencies=[Depends(slots.look)])
 def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
-    """The last runs of the ingest DAG, latest first, failed and empty ones too.
+    """The last runs of the ingest DAG, latest first. Runs whose task `plan` found nothing to do are left out.
 
     ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
     ``rows`` their rows. If first windows of the run may be merged, ``since_ms`` is the time since which both count,
@@ -109,12 +110,13 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     task `plan` froze; null if it froze none, or Airflow does not have it any more.
     ``seconds_left`` of a run under way is an estimate from the windows that it has sealed; null before the first one.
 
-    ``live`` of a run under way has its current ``window``, and the ``topic_partitions`` and ``messages`` of it that are
-    in Kafka; ``topic_partitions_total`` is known when the job has decoded all. Its ``stage`` is what the job last wrote
-    to the log of its task, every ten seconds: its tasks that are ``done``, their ``parts`` (slices or
-    topic-partitions), messages, rate and time left. ``parts.total`` of slices grows while the window is being cut, and
-    ``parts.done`` is null if it is not known. ``spark_page`` is the address of Spark's web page, if `spark.conf`
-    enables it. All three are null until the job logs them, for continuous runs, and if you may not read the log.
+    ``live`` of a run under way has its current ``window`` (null if it publishes none, as before it takes over from an
+    older run), and the ``topic_partitions`` and ``messages`` of it that are in Kafka; ``topic_partitions_total`` is
+    known when the job has decoded all. Its ``stage`` is what the job last wrote to the log of its task, every ten
+    seconds: its tasks that are ``done``, their ``parts`` (slices or topic-partitions), messages, rate and time left.
+    ``parts.total`` of slices grows while the window is being cut, and ``parts.done`` is null if it is not known.
+    ``spark_page`` is the address of Spark's web page, if `spark.conf` enables it. All three are null until the job logs
+    them, for continuous runs, and if you may not read the log.
 
     ``may_cancel`` says that you may end a run of the pipeline.
     """
@@ -127,22 +129,37 @@ def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any
     said, planned = outcomes(dag_id, run_ids), planned_windows(dag_id, run_ids)
     windows = position.windows_in(position.commit_log(pipeline, stale))
     oldest = windows[-1] if windows and position.merged_windows(pipeline, 1, stale) else None
-    sealed = _by_run(dag_id, latest, windows)
+    sealed, publisher = _by_run(dag_id, latest, windows), _publishing_run(dag_id)
     shown = []
     for run in latest:
         own, plan, under_way = sealed[run["run_id"]], planned.get(run["run_id"]), run["state"] in UNFINISHED_STATES
         since_ms = _counted_since(run, plan, oldest)
-        progress = {
+        progress: dict[str, Any] = {
             "windows": sorted(window.number for window in own),
             "rows": sum(window.rows for window in own) if under_way or since_ms is None else None,
             "since_ms": since_ms,
             "planned": len(plan) if plan else None,
             "seconds_left": _seconds_left(own, plan) if under_way else None,
-            "live": live_progress(pipeline, run, plan, stale, logs=logs) if under_way else None,
+            "live": None,
         }
-        shown.append({**run, "outcome": said[run["run_id"]], **progress})
+        if under_way:
+            publishes = run["run_id"] == publisher
+            progress["live"] = live_progress(pipeline, run, plan, stale, logs=logs, publishes=publishes)
+        shown.append({**run, "outcome": _outcome(said[run["run_id"]], own), **progress})
     may_cancel = has_permission(user, "PUT", dag_id, run=True)
     return {"runs": shown, "may_cancel": may_cancel, "stale": stale.to_json()}
+
+
+def _publishing_run(dag_id: str) -> str | None:
+    """The run that publishes now: of two at work, the older one. None if no task is at work."""
+    (run,) = runs_at(dag_id, [int(time.time() * 1000)])
+    return run["run_id"] if run else None
+
+
+def _outcome(said: str, windows: Sequence[SealedWindow]) -> str:
+    """``said``, what `outcomes` says of a run, unless its ``windows`` have rows: a continuous run returns only the rows
+    whose asset events it sent itself."""
+    return "published" if said == "nothing new" and any(window.rows for window in windows) else said
 
 
 def _by_run(

@@ -71,22 +71,28 @@ def read_job_log(lines: Iterable[str]) -> JobLog:
     return JobLog(stage, spark_page)
 
 
-def current_window(planned: Sequence[int] | None, begun: Collection[int]) -> int | None:
+def current_window(planned: Sequence[int] | None, begun: Collection[int], *, publishes: bool) -> int | None:
     """The first of the ``planned`` windows that is begun and not sealed; None if there is none.
 
-    ``planned`` is empty if the run freezes its windows itself, and None before its plan. Only one run of a pipeline
-    publishes at a time.
+    ``planned`` is None before the run's plan, and empty if the run freezes its windows itself: then the window is that
+    of the one run of the pipeline that ``publishes``. A newer run waits until it takes over.
     """
-    if planned is None:
+    if planned is None or not (planned or publishes):
         return None
     return min(set(planned) & set(begun) if planned else begun, default=None)
 
 
 def live_progress(
-    pipeline: Pipeline, run: Mapping[str, Any], planned: Sequence[int] | None, stale: Staleness, *, logs: bool
+    pipeline: Pipeline,
+    run: Mapping[str, Any],
+    planned: Sequence[int] | None,
+    stale: Staleness,
+    *,
+    logs: bool,
+    publishes: bool,
 ) -> dict[str, Any]:
-    """What ``run``, one under way of `dag_state.runs`, has done of its current window; ``planned`` is that of
-    `current_window`.
+    """What ``run``, one under way of `dag_state.runs`, has done of its current window; ``planned`` and ``publishes``
+    are those of `current_window`.
 
     ``window`` is its number, None while none is begun. ``topic_partitions`` and ``messages`` are those that all its
     attempts have committed to Kafka. ``topic_partitions_total`` is known when the job publishes what it decoded.
@@ -97,7 +103,7 @@ def live_progress(
     from changefeed.pipeline.open_windows import progress_in_window
 
     log = position.commit_log(pipeline, stale)
-    number = current_window(planned, log.begun)
+    number = current_window(planned, log.begun, publishes=publishes)
     published = progress_in_window(log.begun[number], log.progress).values() if number is not None else ()
     is_read = logs and planned and run["state"] == "running"
     job = _job_log(pipeline, run["run_id"]) if is_read else JobLog(None, None)

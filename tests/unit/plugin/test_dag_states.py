@@ -17,6 +17,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
+from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from fastapi import HTTPException
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
@@ -35,7 +36,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The statements that are sent to a database with three DAGs: `a` is paused and has two runs, `b` has one."""
     import_all_models()  # to which foreign keys of the tables refer
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    for model in (DagModel, DagRun, TaskInstance, TaskInstanceHistory):
+    for model in (DagModel, DagRun, TaskInstance, TaskInstanceHistory, XComModel):
         model.__table__.create(engine)  # type: ignore[attr-defined]
 
     @contextmanager
@@ -111,6 +112,29 @@ def test_run_that_was_cancelled_before_its_first_task_is_shown_as_cancelled() ->
     assert [run["run_id"] for run in dag_state.runs("e", 10)] == ["cancelled", "published"]
     said = dag_state.outcomes("e", ["cancelled", "published", "idle"])
     assert said == {"cancelled": "cancelled", "published": "published", "idle": "nothing new"}
+
+
+@pytest.mark.usefixtures("queries")
+@pytest.mark.parametrize(
+    ("task_id", "returned", "outcome"),
+    [
+        ("ingest", {"rows": {}, "records": {}}, "nothing new"),
+        ("ingest", {"rows": {"shop.orders": {"c": 1}}, "records": {"shop.orders": 1}}, "published"),
+        ("ingest", {"rows": {}, "records": {"changefeed.shop.schema": 1}}, "published"),
+        ("ingest", None, "published"),
+        ("plan", {"rows": {}, "records": {}}, "published"),
+    ],
+    ids=["idle", "rows", "DDL statements", "no answer", "of another task"],
+)
+def test_continuous_run_without_rows_and_records_found_nothing_new(
+    task_id: str, returned: dict[str, Any] | None, outcome: str
+) -> None:
+    """Its task `ingest` succeeds also then, when its time is over."""
+    with vars(dag_state)["create_session"]() as session:
+        values = {"dag_run_id": 1, "dag_id": "e", "run_id": "published", "task_id": task_id, "map_index": -1}
+        session.execute(_insert(XComModel, {**values, "key": XCOM_RETURN_KEY, "value": returned, "timestamp": BEGAN}))
+        session.commit()
+    assert dag_state.outcomes("e", ["published"]) == {"published": outcome}
 
 
 @pytest.mark.usefixtures("queries")

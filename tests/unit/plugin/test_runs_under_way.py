@@ -13,7 +13,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.spark.progress_line import Parts, Progress, log_text, web_page_text
 from changefeed_web import history, live_run
 from changefeed_web.activity import SealedWindow
-from changefeed_web.history import _by_run, _counted_since, _seconds_left
+from changefeed_web.history import _by_run, _counted_since, _outcome, _seconds_left
 from changefeed_web.live_run import JobLog, Stage, current_window, live_progress, read_job_log
 from changefeed_web.readings import Staleness
 
@@ -114,20 +114,22 @@ def test_address_of_sparks_page_is_read_from_the_log(line: str, page: str | None
 
 
 @pytest.mark.parametrize(
-    ("planned", "begun", "window"),
+    ("planned", "begun", "publishes", "window"),
     [
-        (None, [3], None),
-        ([4, 5], [], None),
-        ([4, 5], [3], None),
-        ([4, 5], [3, 5], 5),
-        ([], [3, 5], 3),
-        ([], [], None),
+        (None, [3], True, None),
+        ([4, 5], [], True, None),
+        ([4, 5], [3], True, None),
+        ([4, 5], [3, 5], True, 5),
+        ([4, 5], [3, 5], False, 5),  # it waits for a retry
+        ([], [3, 5], True, 3),
+        ([], [3, 5], False, None),  # it waits for the older run, whose window it is
+        ([], [], True, None),
     ],
 )
 def test_current_window_is_begun_and_of_the_run(
-    planned: list[int] | None, begun: list[int], window: int | None
+    planned: list[int] | None, begun: list[int], publishes: bool, window: int | None
 ) -> None:
-    assert current_window(planned, begun) == window
+    assert current_window(planned, begun, publishes=publishes) == window
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_log_is_read_of_a_running_run_with_planned_windows_only(
     monkeypatch.setattr(live_run, "_job_log", job_log)
     monkeypatch.setattr("changefeed_web.position.commit_log", lambda *_: SimpleNamespace(begun={}, progress={}))
     pipeline: Any = None
-    found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs)
+    found = live_progress(pipeline, {"run_id": "r", "state": state}, planned, Staleness(), logs=logs, publishes=True)
     assert (asked, found["stage"] is not None) == (read, bool(read))
 
 
@@ -170,6 +172,20 @@ def test_windows_of_continuous_runs_are_all_found(monkeypatch: pytest.MonkeyPatc
     assert len(_by_run("dag", runs, windows)["r"]) == 1401
     assert min(asked) == 600_000
     assert _by_run("dag", [], windows) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "outcome"),
+    [
+        ("nothing new", [], "nothing new"),
+        ("nothing new", [0], "nothing new"),
+        ("nothing new", [0, 3], "published"),
+        ("failed in task ingest", [3], "failed in task ingest"),
+    ],
+)
+def test_run_whose_windows_have_rows_has_published_them(said: str, rows: list[int], outcome: str) -> None:
+    """A continuous run returns those without asset events: another task may have sent them, or they were unreadable."""
+    assert _outcome(said, [sealed(number, 0, 0, count) for number, count in enumerate(rows)]) == outcome
 
 
 @pytest.mark.parametrize(
