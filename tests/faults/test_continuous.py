@@ -153,8 +153,8 @@ def checkpoint_window(feed: Feed) -> int:
 
 
 def is_committed(feed: Feed, run: Run) -> bool:
-    """Whether the first windows of ``run`` have all rows, and the checkpoint is after them: rows are in the topics
-    before their window is sealed."""
+    """Whether the topics have all rows, and the checkpoint is after the last window that ``run`` has sealed. Before the
+    first one is sealed it is false: rows are in the topics before their window is sealed."""
     return has_rows(feed) and 0 < sealed(run)[-1] == checkpoint_window(feed)
 
 
