@@ -29,6 +29,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions
 
 from changefeed.airflow import tasks
+from changefeed.cli import status as status_command
 from changefeed.cli.runs import committing
 from changefeed.errors import CheckpointError, StaleCheckpointError, TopicError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
@@ -41,6 +42,7 @@ from changefeed.operations.seek import plan_seek, seek
 from changefeed.operations.status import status
 from changefeed.pipeline import heartbeat
 from changefeed.pipeline import plan as plan_module
+from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.known_progress import state_for_checkpoint
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
@@ -512,6 +514,30 @@ def test_a_heartbeat_that_cannot_be_written_ends_the_command_after_it_shows_the_
         pass
     assert "committed window 1 at" in capsys.readouterr().out
     assert checkpoint_window(feed) == 1
+
+
+@pytest.mark.extended
+def test_a_status_asks_no_cluster_that_is_known_to_be_away(continuous: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = continuous
+    feed.write(3)
+    feed.run()
+    connections = connections_of(feed)
+    asked: list[str] = []
+
+    def address(name: str) -> str:
+        asked.append(name)
+        return feed.env()[f"AIRFLOW_CONN_{name.upper()}"]
+
+    monkeypatch.setattr(status_command, "connections_of", lambda pipeline: PipelineConnections(pipeline, address))
+    monkeypatch.setattr(status_command, "store_of", lambda _: TableCheckpointStore(f"sqlite:///{feed.state}"))
+    for setting in ({}, {"on_table_error": "park"}):
+        pipeline = connections.pipeline.model_copy(update=setting)
+        found = status_command._status(pipeline, {"kafka_faults": "BrokerUnavailableError: away"})
+        assert (found.window, found.freshness_error) == (checkpoint_window(feed), "BrokerUnavailableError: away")
+        assert found.error == ("BrokerUnavailableError: away" if setting else None)
+    assert asked == ["mysql_faults"] * 2
+    assert status_command._status(connections.pipeline, {}).freshness is not None
+    assert "kafka_faults" in asked
 
 
 @pytest.mark.extended
