@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,15 +29,20 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions
 
 from changefeed.airflow import tasks
-from changefeed.errors import CheckpointError, StaleCheckpointError
+from changefeed.cli import status as status_command
+from changefeed.cli.runs import committing
+from changefeed.errors import CheckpointError, StaleCheckpointError, TopicError
 from changefeed.ingest.checkpoint_mover import CheckpointMover
+from changefeed.ingest.followed_settings import FollowedSettings
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.model.fault_point import STAGES
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.operations.seek import plan_seek, seek
 from changefeed.operations.status import status
+from changefeed.pipeline import heartbeat
 from changefeed.pipeline import plan as plan_module
+from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.known_progress import state_for_checkpoint
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.mysql import MysqlServer
@@ -457,6 +463,90 @@ def test_windows_that_a_seek_moves_the_checkpoint_over_are_reported_once(continu
         seek(connections, plan_seek(connections, str(feed.settings["start"]), store), store, who="test", why="a test")
         mover._move()
     assert [manifest.window.number for manifest in mover.committed] == [1]
+
+
+@pytest.mark.extended
+def test_a_command_fails_if_it_cannot_commit_what_it_has_published(continuous: Feed) -> None:
+    """The run goes on without its store, as a later run commits what it seals; but the command is no success."""
+    feed = continuous
+    feed.write(3)
+    publish_rest(feed)
+    run_for(feed, "10s")
+    before = checkpoint_window(feed)
+    run = feed.fork_command("", "run", feed.name)
+    feed.write(3)
+    wait(lambda: has_rows(feed), run)
+    with closing(sqlite3.connect(feed.state, isolation_level=None)) as store:
+        store.execute("BEGIN EXCLUSIVE")
+        assert run.result() == 1, run.text()
+    assert "database is locked" in last_error(run)
+    assert checkpoint_window(feed) == before
+    feed.run()
+    assert checkpoint_window(feed) > before
+    feed.check()
+
+
+@pytest.mark.extended
+def test_a_command_shows_what_it_has_published_if_another_process_commits_it(continuous: Feed) -> None:
+    feed = continuous
+    feed.write(3)
+    publish_rest(feed)
+    run_for(feed, "10s")
+    connections, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
+    with CheckpointMover(connections, store, every_seconds=0.2) as mover:
+        run = feed.fork_command("", "run", feed.name, "--json")
+        feed.write(3)
+        wait(lambda: bool(mover.committed), run)
+        assert run.result() == 0, run.text()
+    shown = json.loads(run.text()[run.text().index("{") :])
+    assert {window["window"]["number"] for window in shown["windows"]} >= {
+        manifest.window.number for manifest in mover.committed
+    }
+
+
+@pytest.mark.extended
+def test_a_heartbeat_that_cannot_be_written_ends_the_command_after_it_shows_the_window(
+    continuous: Feed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed = continuous
+    feed.write(3)
+    run = feed.begin("after_seal")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+
+    def refuse(*_: Any) -> None:
+        raise TopicError("no heartbeat")
+
+    monkeypatch.setattr(heartbeat, "write_heartbeat", refuse)
+    connections, store = connections_of(feed), TableCheckpointStore(f"sqlite:///{feed.state}")
+    with pytest.raises(TopicError), committing(FollowedSettings(connections), store, is_quiet=False):
+        pass
+    assert "committed window 1 at" in capsys.readouterr().out
+    assert checkpoint_window(feed) == 1
+
+
+@pytest.mark.extended
+def test_a_status_asks_no_cluster_that_is_known_to_be_away(continuous: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = continuous
+    feed.write(3)
+    feed.run()
+    connections = connections_of(feed)
+    asked: list[str] = []
+
+    def address(name: str) -> str:
+        asked.append(name)
+        return feed.env()[f"AIRFLOW_CONN_{name.upper()}"]
+
+    monkeypatch.setattr(status_command, "connections_of", lambda pipeline: PipelineConnections(pipeline, address))
+    monkeypatch.setattr(status_command, "store_of", lambda _: TableCheckpointStore(f"sqlite:///{feed.state}"))
+    for setting in ({}, {"on_table_error": "park"}):
+        pipeline = connections.pipeline.model_copy(update=setting)
+        found = status_command._status(pipeline, {"kafka_faults": "BrokerUnavailableError: away"})
+        assert (found.window, found.freshness_error) == (checkpoint_window(feed), "BrokerUnavailableError: away")
+        assert found.error == ("BrokerUnavailableError: away" if setting else None)
+    assert asked == ["mysql_faults"] * 2
+    assert status_command._status(connections.pipeline, {}).freshness is not None
+    assert "kafka_faults" in asked
 
 
 @pytest.mark.extended

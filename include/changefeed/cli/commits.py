@@ -142,7 +142,8 @@ def rename(
 def sign(name: PipelineName, as_json: AsJson = False) -> None:
     """Sign all records of the commit log and the schema history with the pipeline's `commit_log.key`.
 
-    Run it once after the key was set or changed. Refused while a run is alive.
+    Run it once after the key was set or changed. Refused while a run is alive. Beside a continuous run it takes place
+    between two windows; a run without the new key ends.
     """
     from changefeed.operations.sign import sign as sign_logs
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +20,11 @@ from changefeed.cli.app import (
     store_of,
 )
 from changefeed.cli.request_options import add_options
-from changefeed.errors import SettingsError
+from changefeed.errors import RenamedError, SettingsError
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.requests.run import RunBounds
 
 if TYPE_CHECKING:
-    from changefeed.ingest.checkpoint_mover import CheckpointMover
     from changefeed.ingest.followed_settings import FollowedSettings
     from changefeed.model.checkpoint import CheckpointStore
     from changefeed.model.manifest import Manifest
@@ -124,8 +124,8 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
 def _publish_continuously(
     followed: FollowedSettings, store: CheckpointStore, planned: Plan, bounds: RunBounds, *, is_quiet: bool
 ) -> list[Manifest]:
-    """Publish windows one after another for `windows.run_for`, and commit them; returns their manifests. Prints each,
-    unless ``is_quiet``."""
+    """Publish windows one after another for `windows.run_for`, and commit them; returns their manifests. Prints each
+    when it is committed, unless ``is_quiet``."""
     from changefeed.ingest.continuous import ingest_continuously
     from changefeed.ingest.handover import ALONE, Handover
     from changefeed.spark.session import session
@@ -133,25 +133,39 @@ def _publish_continuously(
     handover = ALONE if bounds.max_seconds else Handover(followed.connections, waits=False)
     with (
         session(followed.connections.pipeline, "changefeed.ingest.continuous") as spark,
-        _checkpoint_mover(followed, store, is_quiet=is_quiet) as mover,
+        committing(followed, store, is_quiet=is_quiet) as committed,
     ):
-        for _ in ingest_continuously(spark, followed, planned.expected, bounds.max_seconds, handover=handover):
-            pass  # the mover shows a window when it is committed
-    return mover.committed
+        sealed = list(ingest_continuously(spark, followed, planned.expected, bounds.max_seconds, handover=handover))
+    return _in_order(*sealed, *committed)
 
 
-def _checkpoint_mover(followed: FollowedSettings, store: CheckpointStore, *, is_quiet: bool) -> CheckpointMover:
-    """Commits windows beside the task of another run, which may commit the same ones. Prints each, unless
-    ``is_quiet``."""
+@contextmanager
+def committing(followed: FollowedSettings, store: CheckpointStore, *, is_quiet: bool) -> Iterator[list[Manifest]]:
+    """Commits windows during the block, beside the task of another run, which may commit the same ones. Gives the
+    manifests, and prints each, unless ``is_quiet``.
+
+    At the end of the block it raises the error if the rest cannot be committed, or the last heartbeat not written.
+    """
     from changefeed.ingest.checkpoint_mover import CheckpointMover
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
 
-    def show(committed: Sequence[Manifest]) -> None:
-        write_heartbeat(followed.connections, Heartbeat.of_committed(committed[-1]))
+    def report(committed: Sequence[Manifest]) -> None:
         for manifest in () if is_quiet else committed:
             _show(manifest)
+        write_heartbeat(followed.connections, Heartbeat.of_committed(committed[-1]))
 
-    return CheckpointMover(followed.connections, store, show)
+    with CheckpointMover(followed.connections, store, report) as mover:
+        yield mover.committed
+    with suppress(RenamedError):  # what is left is committed under the new name
+        mover.commit_rest()
+    if mover.report_error is not None:
+        raise mover.report_error
+
+
+def _in_order(*manifests: Manifest) -> list[Manifest]:
+    """The manifests of a run, each once: another process may commit windows that it seals, and it windows of others."""
+    by_number = {manifest.window.number: manifest for manifest in manifests}
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def _publish(
@@ -192,7 +206,6 @@ def _publish_after_takeover(
     connections: PipelineConnections, store: CheckpointStore, frozen: PlannedRun, bounds: RunBounds, *, is_quiet: bool
 ) -> list[Manifest]:
     """See `_publish`; the task of the continuous run, which ends, may commit the windows too."""
-    from changefeed.ingest.commit import commit_sealed
     from changefeed.ingest.followed_settings import FollowedSettings
     from changefeed.ingest.run import ingest_windows
     from changefeed.spark.session import session
@@ -200,12 +213,11 @@ def _publish_after_takeover(
     timeout = connections.pipeline.kafka.lease_seconds
     with (
         session(connections.pipeline, "changefeed.ingest.run") as spark,
-        _checkpoint_mover(FollowedSettings(connections), store, is_quiet=is_quiet) as mover,
+        committing(FollowedSettings(connections), store, is_quiet=is_quiet) as committed,
     ):
-        for _ in ingest_windows(spark, connections, frozen.windows, bounds.max_seconds, claim_timeout_seconds=timeout):
-            pass  # the mover shows a window when it is committed
-    commit_sealed(connections, store)  # the mover only logs its errors
-    return mover.committed
+        windows = frozen.windows
+        sealed = list(ingest_windows(spark, connections, windows, bounds.max_seconds, claim_timeout_seconds=timeout))
+    return _in_order(*sealed, *committed)
 
 
 def _show(manifest: Manifest) -> None:

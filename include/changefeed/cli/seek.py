@@ -41,8 +41,8 @@ def seek(
     """Move a pipeline's checkpoint forwards or back, and store a record of who did it and why.
 
     Shows what is skipped or repeated, and asks. Windows that earlier runs left unfinished can be finished first.
-    Refused while a run of the pipeline is alive, and without a reason (--why). Exits 1 if it is refused or not
-    confirmed.
+    Refused while a run of the pipeline is alive, and without a reason (--why). Beside a continuous run it takes place
+    between two windows. Exits 1 if it is refused or not confirmed.
     """
     from changefeed.operations.seek import plan_seek
     from changefeed.operations.seek import seek as move

@@ -101,7 +101,8 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
 
 
 def _status(pipeline: Pipeline, away: dict[str, str]) -> Status:
-    """The pipeline's status. Clusters that are ``away`` (connection -> error) are asked once, as that takes seconds."""
+    """The pipeline's status. Clusters that are ``away`` (connection -> error) are not asked again, as that takes
+    seconds; a cluster that does not answer now is added."""
     from changefeed.operations.status import Status, status, with_freshness
 
     try:
@@ -109,7 +110,8 @@ def _status(pipeline: Pipeline, away: dict[str, str]) -> Status:
     except ChangefeedError as error:
         return Status.in_error(pipeline.name, error)
     connections = connections_of(pipeline)
-    found, cluster = status(connections, store), pipeline.kafka.connection
+    cluster = pipeline.kafka.connection
+    found = status(connections, store, kafka_error=away.get(cluster, ""))
     if cluster in away:
         return replace(found, freshness_error=away[cluster])
     found = with_freshness(found, connections)

@@ -29,6 +29,7 @@ class CheckpointMover:
 
     It calls ``on_committed`` with the manifests of the windows that it committed, or that a seek moved the checkpoint
     over, and ``committed`` has all of them. An error is logged: the next move, or the next run, commits what is left.
+    ``report_error`` is the error of the last call of ``on_committed``, if that failed.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class CheckpointMover:
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self.committed: list[Manifest] = []
+        self.report_error: Exception | None = None
         self._connections, self._store, self._on_committed = connections, store, on_committed
         self._last = 0
         self._moving = repeated(self._move, every_seconds, "changefeed-checkpoint")
@@ -54,25 +56,31 @@ class CheckpointMover:
         self._moving.__exit__(None, None, None)
         self._move()
 
-    def _move(self) -> None:
-        try:
-            seals, passed = self._read_passed_by_a_seek()  # before the commit, whose windows must be reported
-            manifests = commit_sealed(self._connections, self._store)
-        except ChangefeedError as error:
-            _log.warning("the checkpoint was not moved now: %s", error)
-            return
-        except Exception:  # of a store's client, or of Airflow: the next move may succeed, and the job goes on
-            _log.exception("the checkpoint was not moved now")
-            return
+    def commit_rest(self) -> None:
+        """Commit what is left after the block. Raises what `commit_sealed` raises, which the moves only log."""
+        seals, passed = self._read_passed_by_a_seek()  # before the commit, whose windows must be reported
+        manifests = commit_sealed(self._connections, self._store)
         numbers = {manifest.window.number for manifest in manifests}
         manifests = [*(each for each in passed if each.window.number not in numbers), *manifests]
         self._last = max([self._last, *seals, *numbers])
-        if not manifests:
-            return
-        self.committed += manifests
+        if manifests:
+            self.committed += manifests
+            self._report(manifests)
+
+    def _move(self) -> None:
+        try:
+            self.commit_rest()
+        except ChangefeedError as error:
+            _log.warning("the checkpoint was not moved now: %s", error)
+        except Exception:  # of a store's client, or of Airflow: the next move may succeed, and the job goes on
+            _log.exception("the checkpoint was not moved now")
+
+    def _report(self, manifests: Sequence[Manifest]) -> None:
         try:
             self._on_committed(manifests)
-        except Exception:
+            self.report_error = None
+        except Exception as error:
+            self.report_error = error
             _log.exception(
                 "windows %d to %d are committed, and were not reported",
                 manifests[0].window.number,

@@ -79,11 +79,16 @@ class Status:
         return asdict(self)
 
 
-def status(connections: PipelineConnections, store: CheckpointStore) -> Status:
-    """Read the pipeline's status. Raises nothing: an error is in ``error`` of the status."""
-    found = _status(connections, store)
+def status(connections: PipelineConnections, store: CheckpointStore, *, kafka_error: str = "") -> Status:
+    """Read the pipeline's status. Raises nothing: an error is in ``error`` of the status.
+
+    If Kafka is known to be away, ``kafka_error`` is the error, and Kafka is not asked.
+    """
+    found = _status(connections, store, kafka_error)
     if connections.pipeline.on_table_error == "stop":
         return found  # without Kafka
+    if kafka_error:
+        return replace(found, state="error", error=found.error or kafka_error)
     try:
         return replace(found, parked=_parked(connections))
     except ChangefeedError as problem:
@@ -112,19 +117,21 @@ def _parked(connections: PipelineConnections) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _status(connections: PipelineConnections, store: CheckpointStore) -> Status:
+def _status(connections: PipelineConnections, store: CheckpointStore, kafka_error: str) -> Status:
     pipeline = connections.pipeline
     checkpoint = None
     head = None
     try:
         checkpoint = store.load(pipeline.name)
-        if checkpoint is not None and pipeline.windows is not None:
+        if checkpoint is not None and pipeline.windows is not None and not kafka_error:
             checkpoint = _last_sealed(connections, checkpoint)
         with connections.session() as session:
             uuid = source.server_uuid(session)
             at = source.head(session)
             head = at.coordinates
             files = source.binlog_files(session)
+        if checkpoint is None and kafka_error:
+            return Status(pipeline.name, "error", server_uuid=uuid, head=str(head), error=kafka_error)
         if checkpoint is None:
             return _without_checkpoint(connections, uuid, head)
         if uuid != checkpoint.server_uuid and checkpoint.gtids:
