@@ -120,7 +120,7 @@ def test_run_that_was_cancelled_before_its_first_task_is_shown_as_cancelled() ->
     [
         ("ingest", {"rows": {}, "records": {}}, "nothing new"),
         ("ingest", {"rows": {"shop.orders": {"c": 1}}, "records": {"shop.orders": 1}}, "published"),
-        ("ingest", {"rows": {}, "records": {"changefeed.shop.schema": 1}}, "published"),
+        ("ingest", {"rows": {}, "records": {"changefeed.shop.schema-changes": 1}}, "published"),
         ("ingest", None, "published"),
         ("plan", {"rows": {}, "records": {}}, "published"),
     ],
