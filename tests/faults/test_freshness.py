@@ -90,7 +90,8 @@ def test_figure_is_that_of_a_consumer_also_after_a_pause(measured: Feed, consume
     assert consumers > PAUSE_SECONDS
     shown = freshness(measured)
     assert shown["tables"][f"{measured.name}.accounts"] == pytest.approx(consumers, abs=TOLERANCE)
-    assert shown["p99_seconds"] >= shown["tables"][f"{measured.name}.accounts"] >= shown["p50_seconds"]
+    assert shown["p99_seconds"] >= shown["tables"][f"{measured.name}.accounts"]
+    assert shown["p99_seconds"] >= shown["p50_seconds"] > 0
     assert shown["windows"] == 2
     printed = measured.fork_command("", "status", measured.name)
     assert printed.result() == 0

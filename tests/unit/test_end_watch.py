@@ -58,9 +58,12 @@ def test_a_job_of_a_worker_is_asked_to_end_if_its_dag_was_paused_while_it_was_qu
     assert is_stopped(Answers(True), tmp_path / "stop", was_active=True)
 
 
+@pytest.mark.parametrize("answers", [[False], [False, True]], ids=["marked", "cleared, and run again"])
 @pytest.mark.parametrize("is_paused", [False, True])
-def test_a_job_is_asked_to_end_if_airflow_no_longer_runs_its_task(is_paused: bool, tmp_path: Path) -> None:
-    stop, is_running = tmp_path / "stop", Answers(True, RuntimeError("Airflow is away"), False)
+def test_a_job_is_asked_to_end_if_airflow_no_longer_runs_its_task(
+    is_paused: bool, answers: list[bool], tmp_path: Path
+) -> None:
+    stop, is_running = tmp_path / "stop", Answers(True, RuntimeError("Airflow is away"), *answers)
     with ended_by_airflow(lambda: is_paused, is_running, stop, was_active=False, look_seconds=0.001):
         assert is_running.all_asked.wait(60)
     assert stop.exists()

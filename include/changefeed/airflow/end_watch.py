@@ -26,12 +26,13 @@ def ended_by_airflow(
     look_seconds: float = LOOK_SECONDS,
 ) -> Iterator[None]:
     """Create the file ``stop`` when the DAG is paused in the block, or its task does not run any more for Airflow, and
-    remove it when the DAG is resumed; a job that sees the file ends after its window. If the DAG was not ``was_active``
-    before, it must be active once before a pause counts: `airflow dags test` also runs a paused DAG.
+    remove it when the DAG is resumed, if nothing else ended the task; a job that sees the file ends after its window.
+    If the DAG was not ``was_active`` before, it must be active once before a pause counts: `airflow dags test` also
+    runs a paused DAG.
 
     An error of ``is_paused`` or ``is_running`` is logged: the next answers count.
     """
-    is_asked = False
+    is_asked = has_ended = False
 
     def look() -> None:
         nonlocal is_asked
@@ -51,8 +52,9 @@ def ended_by_airflow(
 
     def reason() -> str:
         """Why the job should end; '' if it should not."""
-        nonlocal was_active
-        if not is_running():
+        nonlocal was_active, has_ended
+        has_ended = not is_running() or has_ended  # later the same task may run again, in another attempt
+        if has_ended:
             return "the task was marked or cleared"
         is_now_paused = is_paused()
         was_active = was_active or not is_now_paused

@@ -149,7 +149,7 @@ class _Run:
             self._take_over()
             self.followed.look_now()  # the older run may have published with settings that this job did not get yet
             self._follow_settings()
-            if self.pace.is_over:
+            if self.pace.is_over or not self.handover.has_taken_over:
                 return
         head = yield from self._publish_new()
         self.is_behind = False

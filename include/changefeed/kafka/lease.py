@@ -135,7 +135,6 @@ class Lease:
             if (idle._topic, idle.identity) == (self._topic, self.identity) and idle.take():
                 idle.give_back()  # otherwise this process would wait for itself
         self._claims = RecordWriter(self._claim_connection, self._topic)
-        self._repeated_at = boot_seconds()
         try:
             self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
             self._beat.start()
@@ -245,18 +244,19 @@ class Lease:
         return offset
 
     def _repeat(self) -> None:
-        """Repeat the claim until the lease is given back, or until the run looked dead, as its process was suspended:
-        the run that took over would take this one for a newer one that is alive."""
+        """Repeat the claim until the lease is given back, or until the process was suspended for so long that the run
+        looked dead: the run that took over would take this one for a newer one that is alive."""
+        looked_at = boot_seconds()
         while not self._done.wait(self.repeat_seconds):
-            if self in _idle:  # whoever waits for it gets it soon
-                continue
-            if (silent_seconds := boot_seconds() - self._repeated_at) > self._seconds:
-                _log.warning("the claim of this run was not repeated for %.0f s: another may take over", silent_seconds)
+            if (slept_seconds := boot_seconds() - looked_at) > self._seconds:
+                _log.warning("this process was suspended for %.0f seconds: another run may take over", slept_seconds)
                 return
-            try:
-                self._claim()
-            except ChangefeedError as error:
-                _log.warning("the claim of this run could not be repeated: %s", error)
+            if self not in _idle:  # whoever waits for an idle lease gets it soon
+                try:
+                    self._claim()
+                except ChangefeedError as error:
+                    _log.warning("the claim of this run could not be repeated: %s", error)
+            looked_at = boot_seconds()
 
     def _take_over(self) -> None:
         """Read the claims before this run's claim, watch those that were not returned, and fence the writers of the

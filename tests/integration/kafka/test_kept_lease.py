@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from threading import Event, Semaphore
 
 import pytest
 from integration.kafka_pipeline import Pipeline, committed
 
-from changefeed.errors import ChangefeedError, PipelineBusyError
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, PipelineBusyError
 from changefeed.kafka import kept_lease
 from changefeed.kafka import lease as lease_module
 from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord
@@ -113,6 +114,31 @@ def test_a_claim_is_not_repeated_after_its_process_slept(pipeline: Pipeline, mon
             pass
         with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2) as later:
             fence(later, 1)
+
+
+@pytest.mark.extended
+def test_a_claim_is_repeated_again_after_kafka_was_away(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was away for longer than the lease: the run goes on, and no other may take it for dead."""
+    claim, is_away, failed, repeated = Lease._claim, Event(), Semaphore(0), Semaphore(0)
+
+    def claim_unless_away(lease: Lease) -> int:
+        if is_away.is_set():
+            failed.release()
+            raise BrokerUnavailableError("away")
+        offset = claim(lease)
+        repeated.release()
+        return offset
+
+    with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2):
+        monkeypatch.setattr(Lease, "_claim", claim_unless_away)
+        is_away.set()
+        for _ in range(7):
+            assert failed.acquire(timeout=60)
+        is_away.clear()
+        assert repeated.acquire(timeout=60)
+        other = Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2)
+        with pytest.raises(PipelineBusyError), other:
+            pass
 
 
 @pytest.mark.extended

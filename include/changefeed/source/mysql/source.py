@@ -86,7 +86,9 @@ def _mariadb_head(session: Session) -> Head:
         if before == shown:
             return Head(coordinates, str(gtids or ""), int(seconds))
     computed = mariadb_position(session, coordinates)
-    return Head(coordinates, str(gtids or "") if computed is None else computed, int(seconds))
+    if computed is None:  # the position was read before the coordinates, and may be older
+        return Head(coordinates, str(gtids or ""))
+    return Head(coordinates, computed, int(seconds))
 
 
 def head_coordinates(session: Session) -> BinlogCoordinates:
