@@ -236,20 +236,14 @@ def last_push(dag_id: str, key: str) -> float | None:
     return pushed.timestamp() if pushed else None
 
 
-def last_error(dag_id: str, run_id: str, *, logs: bool) -> dict[str, Any] | None:
-    """The first failed task of a run and, if ``logs``, the errors in the log of its last attempt that ended.
+def last_errors(runs: Mapping[str, str], may_read_logs: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
+    """The first failed task of one run each of several DAGs and, if the user ``may_read_logs`` of the DAG, the errors
+    in the log of its last attempt that ended. ``runs`` has the run's id by the DAG's id, the result the errors by the
+    DAG's id; it has no DAG without a failed attempt.
 
     ``attempt`` is the number of that attempt, of ``attempts``; ``retried`` says that another follows or is under way.
-    None if no attempt failed.
-    """
-    return last_errors({dag_id: run_id}, lambda _: logs).get(dag_id)
-
-
-def last_errors(runs: Mapping[str, str], may_read_logs: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
-    """As `last_error`, for one run each of several DAGs: ``runs`` has the run's id by the DAG's id, the result the
-    errors by the DAG's id.
-
-    The log of an attempt is read once by this process.
+    ``running_since`` is when the other one began, None if it has not. The log of an attempt is read once by this
+    process.
     """
     tried = or_(TaskInstance.state.is_(None), TaskInstance.state != "success") & (TaskInstance.try_number > 1)
     errors: dict[str, dict[str, Any]] = {}
@@ -277,7 +271,12 @@ def _error(failed: TaskInstance, *, logs: bool) -> dict[str, Any]:
         if logs
         else f"to see the error, you need Airflow's permission for task logs of {dag_id}"
     )
-    attempts = {"attempt": attempt, "attempts": failed.max_tries + 1, "retried": failed.state != "failed"}
+    attempts = {
+        "attempt": attempt,
+        "attempts": failed.max_tries + 1,
+        "retried": failed.state != "failed",
+        "running_since": _iso(failed.start_date) if failed.state == "running" else None,
+    }
     return {"run_id": run_id, "task_id": failed.task_id, "text": text, "href": where, **attempts}
 
 

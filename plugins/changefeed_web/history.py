@@ -102,7 +102,7 @@ def _ddl(pipeline: Pipeline, windows: Sequence[SealedWindow], stale: Staleness) 
 
 @router.get("/pipelines/{name}/runs", dependencies=[Depends(slots.look)])
 def ingest_runs(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
-    """The last runs of the ingest DAG, latest first. Runs whose task `plan` found nothing to do are left out.
+    """The last runs of the ingest DAG, latest first, failed and empty ones too.
 
     ``outcome`` says how far a run is, or how it ended. ``windows`` are the numbers of its windows that are sealed, and
     ``rows`` their rows. If first windows of the run may be merged, ``since_ms`` is the time since which both count,

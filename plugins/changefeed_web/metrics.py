@@ -31,6 +31,9 @@ class Metric(NamedTuple):
 
 METRICS = {
     "changefeed_up": Metric("1 if checkpoint and source can be read and match, else 0"),
+    "changefeed_commit_log_up": Metric(
+        "1 if the commit log can be read, else 0; then there are no metrics of windows, freshness and snapshots"
+    ),
     "changefeed_paused": Metric("1 if the pipeline's ingest DAG is paused, else 0"),
     "changefeed_last_run_retries": Metric("Retries of tasks of the last run"),
     "changefeed_lag_bytes": Metric("Bytes of binlog between checkpoint and head"),
@@ -102,6 +105,7 @@ class _Reading(NamedTuple):
     reports: Sequence[dict[str, Any]] = ()
     freshness: dict[str, Any] | None = None
     dead_letters: int = 0
+    has_commit_log: bool = False
 
 
 def _read(pipeline: Pipeline) -> _Reading:
@@ -115,6 +119,7 @@ def _read(pipeline: Pipeline) -> _Reading:
             position.reports(pipeline),
             freshness(windows, now_ms, position.merged_freshness(pipeline)),
             recent_dead_letters(windows, position.merged_windows(pipeline, 3), now_ms),
+            has_commit_log=True,
         )
     except ChangefeedError:
         return _Reading(status)
@@ -134,9 +139,10 @@ def text_of(samples: Iterable[Sample]) -> str:
 
 
 def _samples(pipeline: Pipeline, reading: _Reading) -> Iterable[Sample]:
-    status, last, snapshots, reports, fresh, letters = reading
+    status, last, snapshots, reports, fresh, letters, has_commit_log = reading
     of = {"pipeline": pipeline.name}
     yield "changefeed_up", of, 0 if status.get("error") else 1
+    yield "changefeed_commit_log_up", of, 1 if has_commit_log else 0
     dag = dag_state(ingest_dag_id(pipeline.name))
     yield "changefeed_paused", of, 1 if dag["paused"] else 0
     if dag["last_run"]:

@@ -153,6 +153,9 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     and when the oldest value was read (``read_at_ms``, null if nothing is known); otherwise ``stale`` is null. The
     answers about windows, tables, schemas and the other parts have the same ``stale``.
 
+    ``last_error`` is of the last attempt that failed in the last run, with its ``text``; null if none did.
+    ``running_since`` of it is when the next attempt began, null if none is running.
+
     ``schedule`` is that of the YAML; null if runs start by hand.
     ``run_for`` is how long a run publishes windows if the pipeline's runs are continuous, otherwise null.
 

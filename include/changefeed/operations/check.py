@@ -168,17 +168,24 @@ def _partitions(topics: Mapping[str, TopicSettings], counts: Mapping[str, int]) 
 
 
 def _schedule(context: CheckContext) -> Iterator[Finding]:
-    """Warn of a schedule that does not fit the time of a continuous run."""
+    """Warn of a schedule that does not fit the runs."""
     if misfit := describe_misfit(context.connections.pipeline):
         yield warn(misfit)
 
 
+_WITHOUT_WINDOWS = (
+    '`schedule: "@continuous"` without `windows` begins a run, with a new Spark job, as soon as the last one ends. Set '
+    "`windows: {every: 1s, run_for: 10m}`, with which a run publishes windows one after another, or a schedule of "
+    "minutes"
+)
+
+
 def describe_misfit(pipeline: Pipeline) -> str | None:
-    """Why continuous runs of the pipeline's schedule do not follow one another as `windows.run_for` says, with a
-    remedy; None if they do, if they are not continuous, or without a schedule."""
+    """Why continuous runs of the pipeline's schedule do not follow one another as `windows.run_for` says, or why
+    `@continuous` has no continuous runs, with a remedy; None if the schedule fits, or without one."""
     windows, pause = pipeline.windows, longest_pause(pipeline.schedule)
     if windows is None:
-        return None
+        return _WITHOUT_WINDOWS if pipeline.schedule == "@continuous" else None
     schedule, run_for = f"`schedule: {pipeline.schedule!r}`", f"`windows.run_for: {windows.run_for}`"
     remedy = 'Set `schedule: "@continuous"`: then the next run begins when the time of the last one is over'
     if pipeline.schedule == "@once":

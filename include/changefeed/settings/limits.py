@@ -12,7 +12,7 @@ from changefeed.model.table_pattern import is_regex
 from changefeed.model.topic_name import template_fields
 from changefeed.settings.column_settings import ColumnSettings
 from changefeed.settings.format_choice import FormatChoice
-from changefeed.settings.pipeline_settings import PipelineSettings, ValueSettings
+from changefeed.settings.pipeline_settings import PipelineSettings, ValueSettings, WindowSettings
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.section import NestedSettingError
 from changefeed.settings.topic_settings import TopicSettings
@@ -303,12 +303,22 @@ def find_windows_problem(pipeline: PipelineSettings) -> str | None:
             "`windows` does not work with `spark.deferrable`: the task moves the checkpoint while the job publishes, "
             "and a deferred task cannot. Remove one of them"
         )
-    minutes, windows = pipeline.deadline_minutes, pipeline.windows
-    if minutes is not None and windows is not None and 60 * minutes < windows.run_seconds + _HANDOVER_SECONDS:
+    return None if pipeline.windows is None else _find_limit_problem(pipeline, pipeline.windows)
+
+
+def _find_limit_problem(pipeline: PipelineSettings, windows: WindowSettings) -> str | None:
+    """Why a limit of the pipeline would always alert beside ``windows``; None if none would."""
+    minutes, seconds = pipeline.deadline_minutes, pipeline.alerts.freshness_seconds
+    if minutes is not None and 60 * minutes < windows.run_seconds + _HANDOVER_SECONDS:
         return (
             f"`deadline_minutes: {minutes}` would alert in each run, which lasts up to "
             f"{_HANDOVER_SECONDS} seconds longer than `windows.run_for: {windows.run_for}`. Set more minutes, or leave "
             "it out"
+        )
+    if seconds is not None and seconds <= windows.every_seconds:
+        return (
+            f"`alerts.freshness_seconds: {seconds:g}` would always alert on a busy source: a change may wait for "
+            f"`windows.every: {windows.every}` until its window begins. Set more seconds, or leave it out"
         )
     return None
 

@@ -127,10 +127,7 @@ export async function detail(main, alive, name, tab) {
       problems.push(missing.overdue ? notLoaded(missing)
         : el("p", { class: "notice" }, `Airflow has not loaded the pipeline's DAGs yet. ${missing.text}`));
     }
-    if (pipeline.last_error) {
-      problems.push(problem(failureOf(pipeline.last_error), pipeline.last_error.text,
-        el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "Log of the task")));
-    }
+    if (pipeline.last_error) problems.push(failure(pipeline.last_error));
     for (const each of (pipeline.position.last_known || pipeline.position).parked || []) {
       problems.push(problem(`Table ${each.table} is parked`, `Its changes from ${each.at} on are not published since ${whenText(each.since_ms)}${each.reason ? `: ${each.reason}` : "."}`,
         unparkButton(each.table)));
@@ -355,8 +352,15 @@ export async function detail(main, alive, name, tab) {
 
 const unknown = () => el("p", { class: "empty" }, "Not known while a server does not answer.");
 
-const failureOf = ({ task_id: task, attempt, attempts, retried }) => retried
-  ? `Attempt ${attempt} of ${attempts} of task ${task} failed; Airflow tries again`
-  : `The last run failed in task ${task}`;
+// The error of the last attempt that failed: a problem, or a notice while the next attempt is running.
+function failure({ task_id: task, attempt, attempts, retried, running_since: since, text, href }) {
+  const log = el("a", { href: airflow(href), target: "_top" }, "Log of the task");
+  const failed = `Attempt ${attempt} of ${attempts} of task ${task} failed`;
+  if (since) {
+    const next = `attempt ${attempt + 1} has been running since ${whenText(new Date(since))}`;
+    return el("div", { class: "notice" }, el("strong", {}, `${failed}; ${next}`), el("pre", {}, text), log);
+  }
+  return problem(retried ? `${failed}; Airflow tries again` : `The last run failed in task ${task}`, text, log);
+}
 
 export const notThere = (name, tab = null) => hollow("h1", "Not found", tab ? `There is no view ${tab} of a pipeline.` : `There is no pipeline ${name}, or you do not have permission to see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

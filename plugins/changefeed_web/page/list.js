@@ -265,7 +265,9 @@ function heading(more) {
 const tableOf = (body) => el("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": "Table: Pipelines" },
   el("table", { class: "pipelines" }, el("thead", {}, el("tr", {}, HEADS.map((head) => el("th", { scope: "col" }, head)))), body));
 
-const errorOf = ({ position: at, last_error: last }) => (at && !at.unavailable && at.error) || (last && last.text) || "";
+// The error of an attempt at a continuous run is over while the next attempt is running, which may be for an hour.
+const errorOf = ({ position: at, last_error: last, run_for: isContinuous }) => (at && !at.unavailable && at.error)
+  || (last && !(isContinuous && last.running_since) && last.text) || "";
 const firstSentence = (text) => text.split("\n")[0].replace(/^\w+Error: /, "").match(/^.*?[.!?](?=\s|$)|^.*/)[0];
 const linkTo = ({ name }) => el("a", { href: `#/pipelines/${encodeURIComponent(name)}` }, name);
 

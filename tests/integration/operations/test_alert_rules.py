@@ -20,6 +20,7 @@ HOURS = 6
 
 HEALTHY = {
     'changefeed_up{pipeline="shop"}': "1",
+    'changefeed_commit_log_up{pipeline="shop"}': "1",
     'changefeed_paused{pipeline="shop"}': "0",
     'changefeed_lag_bytes{pipeline="shop"}': "0",
     'changefeed_lag_seconds{pipeline="shop"}': "0",
@@ -50,8 +51,13 @@ CASES: dict[str, tuple[Mapping[str, str | None], set[str]]] = {
     ),
     "late in Kafka": ({"freshness_p99_seconds": "7300"}, {"ChangefeedNotFresh"}),
     "idle for hours": ({"committed_at_seconds": "60", "freshness_p99_seconds": None}, set()),
-    "paused with changes": ({"paused": "1", "lag_bytes": "9"}, {"ChangefeedPaused"}),
+    "Kafka is unreadable": (
+        {"commit_log_up": "0", "freshness_p99_seconds": None, "recent_dead_letters": None, "differing_rows": None},
+        {"ChangefeedCommitLogDown"},
+    ),
+    "paused with changes": ({"paused": "1", "lag_bytes": "9", "lag_seconds": "9"}, {"ChangefeedPaused"}),
     "paused without changes": ({"paused": "1"}, set()),
+    "paused beside a busy database": ({"paused": "1", "lag_bytes": "9"}, set()),
     "never checked": ({"freshness_checked_at_seconds": None}, {"ChangefeedNotChecked"}),
     "no longer checked": ({"freshness_checked_at_seconds": "60"}, {"ChangefeedNotChecked"}),
     "a parked table": ({"parked_tables": "1"}, {"ChangefeedTableParked"}),

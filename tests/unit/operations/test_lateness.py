@@ -101,7 +101,17 @@ def test_check_warns_of_a_schedule_that_does_not_fit_run_for(schedule: str, wind
     assert (reason is None) == (found is None), found
     assert (reason or "") in (found or "")
     assert found is None or 'Set `schedule: "@continuous"`' in found
+
+
+@pytest.mark.parametrize("schedule", ["'@daily'", "'*/5 * * * *'", "'@once'", "null"])
+def test_schedule_without_windows_has_no_misfit(schedule: str) -> None:
     assert describe_misfit(pipeline(schedule)) is None
+
+
+def test_check_warns_of_the_schedule_continuous_without_windows() -> None:
+    found = describe_misfit(pipeline("'@continuous'")) or ""
+    assert "without `windows` begins a run, with a new Spark job, as soon as the last one ends" in found
+    assert "Set `windows: {every: 1s, run_for: 10m}`" in found
 
 
 def test_check_warns_of_the_default_schedule_beside_windows() -> None:

@@ -19,7 +19,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from fastapi import HTTPException
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, update
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
@@ -105,6 +105,30 @@ def test_errors_are_of_the_named_runs_and_their_logs_are_read_once(
         assert errors["b"]["text"].startswith("to see the error, you need Airflow's permission")
     assert read == ["a"]
     assert last_errors({"a": "1", "b": "3"}, lambda _: True) == {}
+
+
+@pytest.mark.usefixtures("queries")
+@pytest.mark.parametrize(
+    ("state", "number", "attempt", "running_since"),
+    [
+        ("up_for_retry", 1, 1, None),
+        ("queued", 2, 1, None),
+        ("running", 2, 1, BEGAN.isoformat()),
+        ("failed", 3, 3, None),
+    ],
+)
+def test_error_of_an_attempt_says_since_when_the_next_one_is_running(
+    monkeypatch: pytest.MonkeyPatch, state: str, number: int, attempt: int, running_since: str | None
+) -> None:
+    """A continuous run publishes for an hour after an attempt failed."""
+    monkeypatch.setattr(dag_state, "_errors_in_log", lambda *_: "no broker")
+    with vars(dag_state)["create_session"]() as session:
+        task = TaskInstance.dag_id == "g"
+        values = {"state": state, "try_number": number, "start_date": BEGAN}
+        session.execute(update(TaskInstance).where(task).values(values))
+        session.commit()
+    error = last_errors({"g": "1"}, lambda _: True)["g"]
+    assert (error["attempt"], error["running_since"], error["text"]) == (attempt, running_since, "no broker")
 
 
 @pytest.mark.usefixtures("queries")

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from monitoring_example import FOLDER, Expression, dashboard, labels_by_metric, panels, rules
 
+from changefeed.errors import BrokerUnavailableError
 from changefeed.settings.file import parse_pipeline
 from changefeed_web import metrics
 from changefeed_web.metrics import METRICS
@@ -51,6 +52,17 @@ def test_panels_have_unique_ids_and_do_not_overlap() -> None:
         cells |= own
 
 
+def test_commit_log_is_down_while_only_kafka_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise BrokerUnavailableError("no broker answers")
+
+    monkeypatch.setattr("changefeed_web.position.position", lambda _: {"error": None, "checkpoint": None})
+    monkeypatch.setattr("changefeed_web.position.sealed_windows", refuse)
+    monkeypatch.setattr(metrics, "dag_state", lambda dag_id: {"dag_id": dag_id, "paused": False, "last_run": None})
+    values = {name: value for name, _, value in metrics._samples(PIPELINE, metrics._read(PIPELINE))}
+    assert values == {"changefeed_up": 1, "changefeed_commit_log_up": 0, "changefeed_paused": 0}
+
+
 def test_samples_have_the_declared_labels_and_all_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     run = {"run_id": "r", "state": "success"}
     monkeypatch.setattr(metrics, "dag_state", lambda dag_id: {"dag_id": dag_id, "paused": False, "last_run": run})
@@ -65,7 +77,7 @@ def test_samples_have_the_declared_labels_and_all_digits(monkeypatch: pytest.Mon
     snapshot = {"chunks": 1, "rows": 2, "rows_per_second": 3, "seconds_left": 0}
     report = {"follower": "", "compared": 5, "differing": 0, "finished_at_ms": 1_764_190_123_000}
     fresh = {"p50_seconds": 1.125, "p99_seconds": 2.5, "tables": {'a."b"': 1.5}}
-    reading = metrics._Reading(position, window, [snapshot], [report], fresh, dead_letters=2)
+    reading = metrics._Reading(position, window, [snapshot], [report], fresh, dead_letters=2, has_commit_log=True)
     text = metrics.text_of(metrics._samples(PIPELINE, reading))
     assert 'changefeed_lag_bytes{pipeline="shop"} 12345678901' in text
     assert 'changefeed_committed_at_seconds{pipeline="shop"} 1764190123.456' in text
@@ -73,6 +85,7 @@ def test_samples_have_the_declared_labels_and_all_digits(monkeypatch: pytest.Mon
     assert 'table="a.\\"b\\""' in text
     assert 'changefeed_freshness_p50_seconds{pipeline="shop"} 1.125' in text
     assert 'changefeed_recent_dead_letters{pipeline="shop"} 2' in text
+    assert 'changefeed_commit_log_up{pipeline="shop"} 1' in text
     site_wide = {"changefeed_freshness_checked_at_seconds"}
     declared = {name: set(metric.labels) for name, metric in METRICS.items() if name not in site_wide}
     assert labels_by_metric(text) == declared

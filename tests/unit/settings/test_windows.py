@@ -71,6 +71,7 @@ def test_the_setting_shapes_no_message() -> None:
             "`windows` does not work with `followers`: .* half an hour. Remove one of them",
         ),
         ("deadline_minutes: 10", "would alert in each run"),
+        ("alerts: {freshness_seconds: 1}", "`alerts.freshness_seconds: 1` would always alert .*: a change may wait"),
         (
             "spark: {master: yarn, deploy_mode: cluster, deferrable: true}",
             "`windows` does not work with `spark.deferrable`: .*Remove one of them",
@@ -80,3 +81,11 @@ def test_the_setting_shapes_no_message() -> None:
 def test_what_needs_windows_of_minutes_is_refused_beside_it(other: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         parse_pipeline(f"{YAML}windows: {{}}\n{other}\n", "shop.yaml")
+
+
+@pytest.mark.parametrize(("every", "seconds"), [("1s", 1.5), ("0s", 0.1), ("500ms", 1)])
+def test_freshness_limit_above_the_time_between_windows_is_accepted(every: str, seconds: float) -> None:
+    alerts = f"alerts: {{freshness_seconds: {seconds}}}\n"
+    pipeline = parse_pipeline(f"{YAML}windows: {{every: {every}}}\n{alerts}", "shop.yaml")
+    assert pipeline.alerts.freshness_seconds == seconds
+    assert parse_pipeline(f"{YAML}{alerts}", "shop.yaml").windows is None
