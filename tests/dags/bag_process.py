@@ -55,6 +55,7 @@ def _describe(dag: airflow.sdk.DAG) -> dict[str, Any]:
                 "retries": task.retries,
                 "retry_delay_seconds": task.retry_delay.total_seconds(),
                 "owner": task.owner,
+                "pool": task.pool,
             }
             for task in dag.tasks
         },

@@ -36,6 +36,7 @@ owner: payments
 tags: [eu]
 on_table_error: park
 start: snapshot
+pool: shops
 """
 )
 
@@ -85,7 +86,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> dict[str, Any]:
     """The dags folder with ``pipelines``."""
-    return parse_dags(tmp_path_factory.mktemp("mixed"), CHANGEFEED_PIPELINES=str(pipelines))
+    settings = {"CHANGEFEED_PIPELINES": str(pipelines), "CHANGEFEED_BACKFILL_POOL": "by_hand"}
+    return parse_dags(tmp_path_factory.mktemp("mixed"), **settings)
 
 
 def test_no_dag_file_has_an_import_error(ours: dict[str, Any]) -> None:
@@ -153,6 +155,22 @@ def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]
 def test_invalid_pipelines_and_copies_do_not_affect_the_others(mixed: dict[str, Any]) -> None:
     ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
     assert ingest_dags == {f"changefeed_ingest__{name}" for name in ("one", "full", "twin", "followed", "fast")}
+
+
+def test_no_dag_that_is_started_by_hand_takes_a_slot_of_the_pipelines_pool(mixed: dict[str, Any]) -> None:
+    """A continuous run needs two slots when the next one takes over, also while a verification is at work."""
+    pools = {
+        (dag_id, task_id): task["pool"]
+        for dag_id, dag in mixed["dags"].items()
+        if dag_id.endswith("__full")
+        for task_id, task in dag["tasks"].items()
+        if task["pool"] != "default_pool"
+    }
+    by_hand = {("backfill", "ingest"), ("snapshot", "snapshot"), ("verify", "compare"), ("unpark", "unpark")}
+    assert pools == {
+        ("changefeed_ingest__full", "ingest"): "shops",
+        **{(f"changefeed_{kind}__full", task_id): "by_hand" for kind, task_id in by_hand},
+    }
 
 
 def test_only_a_pipeline_that_parks_tables_has_an_unpark_dag(mixed: dict[str, Any]) -> None:

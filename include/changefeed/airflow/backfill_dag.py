@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from typing import Any
 
 from airflow.sdk import DAG, Context, get_current_context, task
@@ -12,7 +11,7 @@ from airflow.sdk import DAG, Context, get_current_context, task
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import ATTEMPT, JobOperator
 from changefeed.airflow.lineage import DatasetsTask
-from changefeed.airflow.manual_dag import manual_dag
+from changefeed.airflow.manual_dag import manual_dag, manual_pool
 from changefeed.airflow.params import backfill_params, read_params
 from changefeed.airflow.reporting import records_by_topic, table_lines, window_lines
 from changefeed.airflow.tasks import fail_fast
@@ -29,8 +28,6 @@ _log = logging.getLogger(__name__)
 MAX_CONCURRENT_BACKFILLS = 4
 """Backfills of one pipeline that may run at the same time."""
 
-POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
-
 
 def backfill_dag_id(pipeline: str) -> str:
     """The id of a pipeline's backfill DAG."""
@@ -40,8 +37,8 @@ def backfill_dag_id(pipeline: str) -> str:
 def backfill_dag(pipeline: Pipeline) -> DAG:
     """The DAG of one pipeline's backfills. Users who may trigger it in Airflow may start backfills.
 
-    The publishing task runs in the pool that CHANGEFEED_BACKFILL_POOL names (default: `default_pool`). The pool's slots
-    limit how many backfills of all pipelines publish at the same time.
+    The publishing task runs in the `manual_pool`, whose slots limit how many backfills of all pipelines publish at the
+    same time.
     """
     dag = manual_dag(
         pipeline,
@@ -59,7 +56,7 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             job="backfill.py",
             arguments=ATTEMPT,
-            pool=os.environ.get(POOL_VARIABLE, "default_pool"),
+            pool=manual_pool(),
         )
         finish = DatasetsTask(
             task_id="finish", pipeline=pipeline.name, python_callable=finish_range, op_args=[pipeline.name, plan]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +12,16 @@ from changefeed.airflow.alerts import failure_callback, first_retry_callback
 from changefeed.airflow.ingest_dag import SCHEDULE_START, dag_tags, display_name
 from changefeed.settings.pipeline import Pipeline
 
+_POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
 _RETRY_DELAY = timedelta(seconds=15)
 _LONGEST_RETRY_DELAY = timedelta(minutes=10)
+
+
+def manual_pool() -> str:
+    """The pool of the tasks that publish or compare, of all pipelines: the one that CHANGEFEED_BACKFILL_POOL names, or
+    `default_pool`. The pipeline's own pool has the slots of its runs, which such a task would keep from the next run.
+    """
+    return os.environ.get(_POOL_VARIABLE, "default_pool")
 
 
 def manual_dag(

@@ -5,18 +5,16 @@ concurrently with the pipeline's windows. It is started by hand. With `start: sn
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import DAG, Context, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from changefeed.airflow.backfill_dag import POOL_VARIABLE
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.lineage import DatasetsTask
-from changefeed.airflow.manual_dag import manual_dag
+from changefeed.airflow.manual_dag import manual_dag, manual_pool
 from changefeed.airflow.params import read_params, snapshot_params
 from changefeed.airflow.reporting import table_lines
 from changefeed.airflow.tasks import checkpoint_store_of, fail_fast
@@ -40,7 +38,7 @@ def snapshot_dag_id(pipeline: str) -> str:
 def snapshot_dag(pipeline: Pipeline) -> DAG:
     """The DAG of one pipeline's snapshots. Users who may trigger it in Airflow may start snapshots.
 
-    To resume a failed or stopped run, clear its task `snapshot`. The task runs in the pool of backfills.
+    To resume a failed or stopped run, clear its task `snapshot`. The task runs in the `manual_pool`.
     """
     dag = manual_dag(
         pipeline,
@@ -58,7 +56,7 @@ def snapshot_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             job="snapshot.py",
             arguments=[],
-            pool=os.environ.get(POOL_VARIABLE, "default_pool"),
+            pool=manual_pool(),
         )
         finish = DatasetsTask(
             task_id="finish", pipeline=pipeline.name, python_callable=finish_tables, op_args=[pipeline.name, plan]

@@ -13,7 +13,7 @@ from changefeed.airflow.assets import emit_events, pipeline_alias
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.lineage import DatasetsTask
-from changefeed.airflow.manual_dag import manual_dag
+from changefeed.airflow.manual_dag import manual_dag, manual_pool
 from changefeed.airflow.params import read_params, unpark_params
 from changefeed.airflow.reporting import records_by_topic, sum_rows, window_lines
 from changefeed.airflow.tasks import fail_fast
@@ -42,7 +42,7 @@ def unpark_dag(pipeline: Pipeline) -> DAG:
     with dag:
         plan = task(task_id="plan")(plan_unpark)(pipeline.name)
         unpark = JobOperator(
-            task_id="unpark", pipeline=pipeline.name, job="unpark.py", arguments=[pipeline.name], pool=pipeline.pool
+            task_id="unpark", pipeline=pipeline.name, job="unpark.py", arguments=[pipeline.name], pool=manual_pool()
         )
         finish = DatasetsTask(
             task_id="finish",

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from changefeed.airflow.connections import task_connections
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.lineage import DatasetsTask, compared_lineage
-from changefeed.airflow.manual_dag import manual_dag
+from changefeed.airflow.manual_dag import manual_dag, manual_pool
 from changefeed.airflow.params import read_params, verify_params
 from changefeed.airflow.reporting import report_verification
 from changefeed.airflow.tasks import fail_fast
@@ -44,7 +44,7 @@ def verify_dag(pipeline: Pipeline) -> DAG:
     )
     with dag:
         plan = task(task_id="plan")(plan_comparison)(pipeline.name)
-        compare = VerifyOperator(task_id="compare", pipeline=pipeline.name, pool=pipeline.pool)
+        compare = VerifyOperator(task_id="compare", pipeline=pipeline.name, pool=manual_pool())
         result = ResultTask(
             task_id="result",
             pipeline=pipeline.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from changefeed.cli.app import (
 from changefeed.model.manifest import Manifest
 from changefeed.model.sealed_period import SealedPeriod
 from changefeed.settings.file import load_pipeline
+
+if TYPE_CHECKING:  # loads the client of Kafka
+    from changefeed.kafka.commit_log.log import CommitLogState
 
 
 @app.command()
@@ -48,14 +51,14 @@ def windows(
         return
     periods = latest_periods(state, limit)
     if not merged:
-        _print_windows(latest_manifests(state, limit))
+        _print_windows(state, latest_manifests(state, limit))
         if periods:
             out.print("\nOlder windows, merged by the hour or day in which they were sealed:")
     if periods or merged:
         _print_periods(periods)
 
 
-def _print_windows(manifests: Sequence[Manifest]) -> None:
+def _print_windows(state: CommitLogState, manifests: Sequence[Manifest]) -> None:
     rows = [
         (
             f"{manifest.window.number}{' (failover)' if manifest.window.failover else ''}",
@@ -66,16 +69,18 @@ def _print_windows(manifests: Sequence[Manifest]) -> None:
             f"{manifest.dead_letters:,}",
             f"{manifest.size_bytes:,}",
             f"{sum(manifest.seconds.values()):.1f}",
+            _time(state.sealed_at_ms(manifest.window.number), "%Y-%m-%d %H:%M:%S"),
         )
         for manifest in manifests
     ]
-    print_table(("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds"), rows)
+    counts = ("rows", "messages", "dead letters", "bytes")
+    print_table(("window", "start", "head", *counts, "seconds", "sealed (UTC)"), rows)
 
 
 def _print_periods(periods: Sequence[SealedPeriod]) -> None:
     rows = [
         (
-            datetime.fromtimestamp(one.begins_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+            _time(one.begins_ms, "%Y-%m-%d %H:%M"),
             str(one.hours),
             f"{one.windows:,}",
             f"{one.first} to {one.last}",
@@ -91,6 +96,10 @@ def _print_periods(periods: Sequence[SealedPeriod]) -> None:
     ]
     period, counts = ("from (UTC)", "hours", "windows", "numbers"), ("rows", "messages", "dead letters", "bytes")
     print_table((*period, "start", "head", *counts, "seconds"), rows)
+
+
+def _time(unix_ms: int, notation: str) -> str:
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime(notation)
 
 
 @app.command()

@@ -534,8 +534,9 @@ class PipelineSettings(Section):
     windows: WindowSettings | None = None
     """Windows one after another in one run. Without it a run publishes the changes up to the head that it finds."""
     pool: Annotated[str, Field(max_length=256)] = "default_pool"
-    """Airflow pool of the tasks that publish. A pool with one slot prevents that DAGs of the pipeline run at the same
-    time."""
+    """Airflow pool of the tasks that publish windows or replicate. A continuous run needs two slots, as the next one
+    begins before it ends. Backfills, snapshots, verifications and `unpark` run in the pool that the environment
+    variable CHANGEFEED_BACKFILL_POOL names, else in `default_pool`."""
     deadline_minutes: Annotated[int, Field(gt=0, le=525_600)] | None = None
     """Alert if a run is not finished this long after it was queued."""
     alerts: AlertSettings = AlertSettings()

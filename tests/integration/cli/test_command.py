@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from datetime import datetime
 
 import pytest
 from airflow_database import PROGRAMS
@@ -56,6 +57,12 @@ def test_check_plan_run_status_and_tail_report_the_run(changefeed: Command) -> N
     assert changefeed("run", name).exit_code == NOTHING_NEW
     assert changefeed("plan", name).exit_code == NOTHING_NEW
     assert changefeed.checkpoint() == committed
+
+    heading, listed = changefeed("windows", name).out.splitlines()
+    assert heading.endswith("seconds  sealed (UTC)")
+    sealed_at = datetime.strptime(f"{listed[-19:]}+0000", "%Y-%m-%d %H:%M:%S%z").timestamp()
+    (manifest,) = json.loads(changefeed("windows", name, "--json").out)
+    assert manifest["window"]["frozen_at_ms"] // 1000 <= sealed_at <= committed.committed_at_ms / 1000
 
     (current,) = json.loads(changefeed("status", name, "--json").out)
     assert {
