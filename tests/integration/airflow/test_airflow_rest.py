@@ -384,6 +384,7 @@ def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
         text = client.get("/changefeed/metrics").text
     assert "# TYPE changefeed_up gauge" in text
     assert 'changefeed_up{pipeline="rest"} 1' in text
+    assert 'changefeed_commit_log_up{pipeline="rest"} 1' in text
     assert 'changefeed_last_run_retries{pipeline="rest"} 0' in text
     assert 'changefeed_freshness_seconds{pipeline="rest",table="rest.t"} ' in text
 
