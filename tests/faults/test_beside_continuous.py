@@ -339,6 +339,19 @@ def test_a_rename_of_an_idle_pipeline_ends_its_run_in_order(continuous: Feed) ->
     run_renamed(feed, new)
 
 
+def test_a_rename_ends_a_run_in_a_terminal_with_success(continuous: Feed) -> None:
+    feed = continuous
+    run_for(feed, "60s")
+    feed.write(3)
+    run = feed.fork_command("", "run", feed.name)
+    wait(lambda: has_rows(feed), run)
+    old, new = rename_in_yaml(feed)
+    succeed(feed, "rename", old, new)
+    feed.write(1)  # otherwise the run would notice it within a minute
+    check_ended_by_rename(run, new)
+    run_renamed(feed, new)
+
+
 @pytest.mark.parametrize(
     "stage",
     [

@@ -117,7 +117,7 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
         ends = {"checkpoint": str(at), "head": str(planned.window.head)}
         windows = [manifest.to_json() for manifest in manifests]
         print_json({"pipeline": name, **ends, "windows": windows, "snapshot": snapshot})
-    if planned.is_empty and not manifests and due is None:
+    if not manifests and due is None:
         raise typer.Exit(EXIT_NOTHING_NEW)
 
 
