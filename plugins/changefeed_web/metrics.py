@@ -97,7 +97,8 @@ def metrics(reader: MetricsReaderDep) -> str:
 
 
 class _Reading(NamedTuple):
-    """What was read of a pipeline. If Kafka cannot be read, all but the position is empty."""
+    """What was read of a pipeline. If Kafka cannot be read, all but the position is empty. Without an answer in time it
+    is not known whether there is a commit log."""
 
     status: dict[str, Any]
     last_window: dict[str, Any] | None = None
@@ -105,7 +106,7 @@ class _Reading(NamedTuple):
     reports: Sequence[dict[str, Any]] = ()
     freshness: dict[str, Any] | None = None
     dead_letters: int = 0
-    has_commit_log: bool = False
+    has_commit_log: bool | None = None
 
 
 def _read(pipeline: Pipeline) -> _Reading:
@@ -122,7 +123,7 @@ def _read(pipeline: Pipeline) -> _Reading:
             has_commit_log=True,
         )
     except ChangefeedError:
-        return _Reading(status)
+        return _Reading(status, has_commit_log=False)
 
 
 def text_of(samples: Iterable[Sample]) -> str:
@@ -142,7 +143,8 @@ def _samples(pipeline: Pipeline, reading: _Reading) -> Iterable[Sample]:
     status, last, snapshots, reports, fresh, letters, has_commit_log = reading
     of = {"pipeline": pipeline.name}
     yield "changefeed_up", of, 0 if status.get("error") else 1
-    yield "changefeed_commit_log_up", of, 1 if has_commit_log else 0
+    if has_commit_log is not None:
+        yield "changefeed_commit_log_up", of, 1 if has_commit_log else 0
     dag = dag_state(ingest_dag_id(pipeline.name))
     yield "changefeed_paused", of, 1 if dag["paused"] else 0
     if dag["last_run"]:

@@ -339,17 +339,27 @@ def test_a_rename_of_an_idle_pipeline_ends_its_run_in_order(continuous: Feed) ->
     run_renamed(feed, new)
 
 
-def test_a_rename_ends_a_run_in_a_terminal_with_success(continuous: Feed) -> None:
-    feed = continuous
+def run_until_renamed(feed: Feed) -> str:
+    """Rename the pipeline beside a run in a terminal, which ends with success; return the new name."""
     run_for(feed, "60s")
-    feed.write(3)
     run = feed.fork_command("", "run", feed.name)
-    wait(lambda: has_rows(feed), run)
+    with writing(feed):
+        wait(lambda: "committed window" in run.text(), run)
     old, new = rename_in_yaml(feed)
     succeed(feed, "rename", old, new)
     feed.write(1)  # otherwise the run would notice it within a minute
     check_ended_by_rename(run, new)
-    run_renamed(feed, new)
+    return new
+
+
+def test_a_rename_ends_a_run_in_a_terminal_with_success(continuous: Feed) -> None:
+    run_renamed(continuous, run_until_renamed(continuous))
+
+
+@pytest.mark.long
+def test_a_run_in_a_terminal_that_a_rename_ended_takes_no_snapshot(continuous: Feed) -> None:
+    continuous.settings["start"] = "snapshot"
+    run_until_renamed(continuous)
 
 
 @pytest.mark.parametrize(

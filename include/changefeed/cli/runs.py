@@ -67,13 +67,13 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 @app.command()
 @add_options(RunBounds, until=typer.Option(metavar="FILE:POSITION"))
 def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) -> None:
-    """Publish new changes with the pipeline's own Spark, and commit them. Exits 3 if nothing is new.
+    """Publish new changes with the pipeline's own Spark, and commit them.
 
-    A backlog larger than the pipeline's `window_bytes` becomes several windows, which are committed one by one. With
-    the setting `windows` and without a position at which to end, it publishes windows one after another for
-    `windows.run_for`, and takes over from another such run, also if it ends at a position. With `start: snapshot` it
-    then publishes the existing rows, once, and with `snapshot: {new_tables: true}` those of tables that match later; if
-    it is stopped, the next run continues there.
+    Exits 3 if it published and committed nothing. A backlog larger than the pipeline's `window_bytes` becomes several
+    windows, which are committed one by one. With the setting `windows` and without a position at which to end, it
+    publishes windows one after another for `windows.run_for`, and takes over from another such run, also if it ends at
+    a position. With `start: snapshot` it then publishes the existing rows, once, and with
+    `snapshot: {new_tables: true}` those of tables that match later; if it is stopped, the next run continues there.
     """
     from changefeed.ingest.followed_settings import FollowedSettings
     from changefeed.ingest.handover import plan_after_takeover
@@ -108,7 +108,7 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
     else:
         manifests = _publish(connections, store, planned, bounds, is_quiet=as_json)
     snapshot: dict[str, Any] | None = None
-    if due := due_snapshot(connections):
+    if due := None if _is_renamed(connections) else due_snapshot(connections):
         from changefeed.cli.snapshot import take_automatic_snapshot
 
         snapshot = take_automatic_snapshot(connections, store, due, is_quiet=as_json)
@@ -119,6 +119,19 @@ def run(name: PipelineName, arguments: dict[str, Any], as_json: AsJson = False) 
         print_json({"pipeline": name, **ends, "windows": windows, "snapshot": snapshot})
     if not manifests and due is None:
         raise typer.Exit(EXIT_NOTHING_NEW)
+
+
+def _is_renamed(connections: PipelineConnections) -> bool:
+    """Whether the pipeline got another name while windows were published one after another."""
+    from changefeed.pipeline.windows import check_not_renamed, last_stable_state
+
+    if connections.pipeline.windows is None:
+        return False
+    try:
+        check_not_renamed(connections.pipeline.name, last_stable_state(connections))
+    except RenamedError:
+        return True
+    return False
 
 
 def _publish_continuously(
@@ -144,7 +157,7 @@ def committing(followed: FollowedSettings, store: CheckpointStore, *, is_quiet: 
     """Commits windows during the block, beside the task of another run, which may commit the same ones. Gives the
     manifests, and prints each, unless ``is_quiet``.
 
-    At the end of the block it raises the error if the rest cannot be committed, or the last heartbeat not written.
+    At the end of the block it raises the error if the rest cannot be committed, or no heartbeat written after it.
     """
     from changefeed.ingest.checkpoint_mover import CheckpointMover
     from changefeed.pipeline.heartbeat import Heartbeat, write_heartbeat
@@ -159,7 +172,7 @@ def committing(followed: FollowedSettings, store: CheckpointStore, *, is_quiet: 
     with suppress(RenamedError):  # what is left is committed under the new name
         mover.commit_rest()
     if mover.report_error is not None:
-        raise mover.report_error
+        write_heartbeat(followed.connections, Heartbeat.of_committed(mover.committed[-1]))
 
 
 def _in_order(*manifests: Manifest) -> list[Manifest]:

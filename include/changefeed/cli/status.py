@@ -115,6 +115,7 @@ def _status(pipeline: Pipeline, away: dict[str, str]) -> Status:
     if cluster in away:
         return replace(found, freshness_error=away[cluster])
     found = with_freshness(found, connections)
-    if (found.freshness_error or "").startswith(BrokerUnavailableError.__name__):
-        away[cluster] = found.freshness_error or ""
+    for text in (found.error, found.freshness_error):
+        if text and text.startswith(BrokerUnavailableError.__name__):
+            away[cluster] = text
     return found

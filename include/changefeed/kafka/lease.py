@@ -74,10 +74,11 @@ class Claim:
 
 @dataclass
 class Claims:
-    """The claims on an identity that were not returned, by attempt, the largest number of ``tasks`` of an attempt, and
-    `Lease.last_takeover`."""
+    """The claims on an identity that were not returned, by attempt, the attempts whose claims were ``returned``, by
+    themselves or by a run that took over, the largest number of ``tasks`` of an attempt, and `Lease.last_takeover`."""
 
     latest: dict[str, Claim] = field(default_factory=dict)
+    returned: set[str] = field(default_factory=set)
     tasks: int = 1
     takeover: int = -1
 
@@ -137,6 +138,7 @@ class Lease:
         self._claims = RecordWriter(self._claim_connection, self._topic)
         try:
             self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
+            self._repeated_at = boot_seconds()
             self._beat.start()
             self._take_over()
             self._is_held = True
@@ -169,17 +171,21 @@ class Lease:
         lease. Raises what a lease raises."""
         if boot_seconds() - self._repeated_at > self._seconds / 2:
             return True
+        return bool(self._read_claims().latest)
+
+    def _read_claims(self) -> Claims:
+        """The claims on the identity now."""
         memory = self._memory()
 
         def read(memory: LogMemory[Claims]) -> None:
             purpose = f"to read the claims on {self.identity!r}"
             with memory.reader(self.connection, self._topic, purpose, committed=False) as reader:
                 records = reader.to_end(timeout_seconds=6 * self.connection.timeout_seconds)
-                self._take(memory.after_last(records), memory.state.latest)
+                self._take(memory.after_last(records), memory.state)
             memory.state.tasks, memory.state.takeover = self.earlier_tasks, self.last_takeover
 
         memory.read(read)
-        return bool(memory.state.latest)
+        return memory.state
 
     @property
     def repeat_seconds(self) -> float:
@@ -244,19 +250,18 @@ class Lease:
         return offset
 
     def _repeat(self) -> None:
-        """Repeat the claim until the lease is given back, or until the process was suspended for so long that the run
-        looked dead: the run that took over would take this one for a newer one that is alive."""
-        looked_at = boot_seconds()
+        """Repeat the claim until the lease is given back. If it was not repeated for so long that this run looked dead,
+        another may have taken over, and would take this one for a newer one that is alive: then it is not repeated."""
         while not self._done.wait(self.repeat_seconds):
-            if (slept_seconds := boot_seconds() - looked_at) > self._seconds:
-                _log.warning("this process was suspended for %.0f seconds: another run may take over", slept_seconds)
-                return
-            if self not in _idle:  # whoever waits for an idle lease gets it soon
-                try:
-                    self._claim()
-                except ChangefeedError as error:
-                    _log.warning("the claim of this run could not be repeated: %s", error)
-            looked_at = boot_seconds()
+            if self in _idle:  # whoever waits for it gets it soon
+                continue
+            try:
+                if boot_seconds() - self._repeated_at > self._seconds and self.attempt in self._read_claims().returned:
+                    _log.warning("another run took over while this one looked dead: its claim is not repeated")
+                    return
+                self._claim()
+            except ChangefeedError as error:
+                _log.warning("the claim of this run could not be repeated: %s", error)
 
     def _take_over(self) -> None:
         """Read the claims before this run's claim, watch those that were not returned, and fence the writers of the
@@ -268,7 +273,7 @@ class Lease:
 
     def _watch(self, memory: LogMemory[Claims]) -> None:
         """See `_take_over`; the claims up to the last record in ``memory`` are known."""
-        claims = memory.state.latest
+        state, claims = memory.state, memory.state.latest
         self.earlier_tasks, self.last_takeover = memory.state.tasks, memory.state.takeover
         partition = (self._topic, 0)
         purpose = f"to read the claims on {self.identity!r}"
@@ -276,7 +281,7 @@ class Lease:
             timeout_seconds = 6 * self.connection.timeout_seconds
             check_first_offsets(reader.first_offsets())
             before = reader.to_end({partition: self._first + 1}, timeout_seconds=timeout_seconds)
-            self._take(memory.after_last(before), claims)
+            self._take(memory.after_last(before), state)
             earlier = {name for name, claim in claims.items() if claim.first < self._first}
             seen = {name: claims[name].offset for name in earlier}
             for name in [name for name in earlier if self._is_over(claims[name])]:
@@ -284,7 +289,7 @@ class Lease:
             begun = time.monotonic()
             deadline = begun + self._seconds
             while seen.keys() & claims.keys() and time.monotonic() < deadline:
-                self._take(memory.further(reader.poll(0.05)), claims)
+                self._take(memory.further(reader.poll(0.05)), state)
                 for name in seen.keys() & claims.keys():
                     if claims[name].offset == seen[name]:
                         continue
@@ -301,7 +306,7 @@ class Lease:
                     deadline = time.monotonic() + self._seconds
             self._fenced.take_over()
             end = self._claim()  # all records of earlier attempts are before it
-            self._take(memory.further(reader.to_end({partition: end}, timeout_seconds=timeout_seconds)), claims)
+            self._take(memory.further(reader.to_end({partition: end}, timeout_seconds=timeout_seconds)), state)
         memory.state.tasks, memory.state.takeover = self.earlier_tasks, self.last_takeover
         for name in earlier & claims.keys():
             _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
@@ -312,7 +317,7 @@ class Lease:
             return False
         return self._first_ms - claim.at_ms > self._seconds * 1000
 
-    def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
+    def _take(self, records: Iterable[KafkaRecord], claims: Claims) -> None:
         for record in records:
             entry = LogEntry.of(record)
             if entry is None or entry.identity != self.identity or self._claim_connection.log_keys.fault(record):
@@ -326,8 +331,10 @@ class Lease:
                 takeover = None if is_other else entry.read_note()
                 self.last_takeover = takeover.number if isinstance(takeover, TakeoverRecord) else -1
 
-    def _take_claim(self, entry: LogEntry, claims: dict[str, Claim]) -> None:
+    def _take_claim(self, entry: LogEntry, claims: Claims) -> None:
         name, record = str(entry.parts[0]), entry.record
+        if record.value is None:
+            claims.returned.add(name)
         at_ms = record.timestamp_ms if record.stamped_by_broker else None
         if name == self.attempt:
             self._first_ms = self._first_ms or at_ms
@@ -337,9 +344,9 @@ class Lease:
             return
         if isinstance(claim, ClaimRecord):
             first = record.offset if claim.first is None else claim.first
-            claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
+            claims.latest[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
         else:
-            claims.pop(name, None)  # the run returned its claim
+            claims.latest.pop(name, None)  # the run returned its claim
 
     @staticmethod
     def return_held() -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from functools import reduce
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import AccountingError, BinlogGoneError, SourceUnavailableError
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import DependencyRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.model.binlog_order import UUID_LENGTH, BinlogOrder, gtid_of
 from changefeed.model.checkpoint import Checkpoint
@@ -56,9 +54,7 @@ def position_on_new_server(
         if progress.window > checkpoint.window and progress.source == checkpoint.server_uuid
     }
     in_part = GtidSet.parse(",".join(_published_gtids(_places(of_old_server, state), state)))
-    of_snapshots = [GtidSet.parse(each.gtids) for each in state.of(DependencyRecord) if each.source != uuid]
-    needed = reduce(GtidSet.union, of_snapshots, published.union(in_part))
-    if lost := needed.subtract(GtidSet.parse(head.gtids)):
+    if lost := published.union(in_part).subtract(GtidSet.parse(head.gtids)):
         raise SourceUnavailableError(f"{what}, which does not have transactions {lost}. {_UNTIL_CAUGHT_UP}")
     finder = Finder(ServerBinlogs(session))
     try:

@@ -15,13 +15,11 @@ from integration.kafka_pipeline import Pipeline, committed
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, PipelineBusyError
 from changefeed.kafka import kept_lease
-from changefeed.kafka import lease as lease_module
 from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.kept_lease import KeptLease
 from changefeed.kafka.lease import Lease
-from changefeed.kept_clients import boot_seconds
 from devstack.kafka import KafkaBroker
 
 HOLDER = """\
@@ -107,11 +105,23 @@ def test_another_process_gets_the_lease_between_two_windows(pipeline: Pipeline, 
 
 
 def test_a_claim_is_not_repeated_after_its_process_slept(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another run may have taken over meanwhile. To that one's next window the claim would be that of a live run."""
-    with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2):
-        monkeypatch.setattr(lease_module, "boot_seconds", lambda: boot_seconds() + 60)
+    """Another run has taken over meanwhile. To that one's next window the claim would be that of a live run. So it is
+    after Kafka was away for this run alone."""
+    claim, is_asleep, attempts = Lease._claim, Event(), list[str]()
+
+    def claim_unless_asleep(lease: Lease) -> int:
+        if lease.attempt in attempts and is_asleep.is_set():
+            raise BrokerUnavailableError("asleep")
+        return claim(lease)
+
+    with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2) as asleep:
+        attempts.append(asleep.attempt)
+        monkeypatch.setattr(Lease, "_claim", claim_unless_asleep)
+        is_asleep.set()
         with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2):
-            pass
+            is_asleep.clear()
+            asleep._beat.join(60)
+            assert not asleep._beat.is_alive()
         with Lease(pipeline.connection, pipeline.log_topic, pipeline.name, 2) as later:
             fence(later, 1)
 

@@ -61,6 +61,8 @@ def test_commit_log_is_down_while_only_kafka_cannot_be_read(monkeypatch: pytest.
     monkeypatch.setattr(metrics, "dag_state", lambda dag_id: {"dag_id": dag_id, "paused": False, "last_run": None})
     values = {name: value for name, _, value in metrics._samples(PIPELINE, metrics._read(PIPELINE))}
     assert values == {"changefeed_up": 1, "changefeed_commit_log_up": 0, "changefeed_paused": 0}
+    unanswered = {name: value for name, _, value in metrics._samples(PIPELINE, metrics._Reading({"error": "late"}))}
+    assert unanswered == {"changefeed_up": 0, "changefeed_paused": 0}
 
 
 def test_samples_have_the_declared_labels_and_all_digits(monkeypatch: pytest.MonkeyPatch) -> None:
