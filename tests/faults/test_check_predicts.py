@@ -45,12 +45,12 @@ def run_check(feed: Feed) -> dict[str, Any]:
     return dict(report)
 
 
-def check_predicts(feed: Feed, *words: str) -> None:
-    """Check that `check` fails with these words, and that the run ends with the same message."""
+def check_predicts(feed: Feed, *words: str, code: int = 2) -> None:
+    """Check that `check` fails with these words, and that the run ends with the same message and exit ``code``."""
     (wrong,) = run_check(feed)["wrong"]
     ids = feed.ids()
     run = feed.begin()
-    assert run.result() == 2, run.text()
+    assert run.result() == code, run.text()
     assert wrong in run.text(), (wrong, run.text()[-2000:])
     assert [word for word in words if word not in wrong] == [], wrong
     assert feed.ids() == ids
@@ -196,4 +196,4 @@ def test_check_fails_as_the_run_does_for_a_purged_reset_or_other_binlog(
         (server.data / "auto.cnf").unlink()  # the server makes itself a new server_uuid
         server.start()
         feed.write(1)
-        check_predicts(feed, "BinlogGoneError", "found server")
+        check_predicts(feed, "SourceUnavailableError", "found server", code=1)

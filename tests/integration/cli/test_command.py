@@ -202,7 +202,7 @@ def test_wrong_password_is_reported_with_host_and_user(changefeed: Command) -> N
     for command in ("check", "plan", "run"):
         outcome = changefeed(command, changefeed.name)
         outcome.is_refused(
-            "SourceError", f"127.0.0.1:{changefeed.server.port}", "refuses user 'changefeed'", "password"
+            "SourceLoginError", f"127.0.0.1:{changefeed.server.port}", "refuses user 'changefeed'", "password"
         )
     status = changefeed("status", changefeed.name, "--json")
     (shown,) = json.loads(status.out)

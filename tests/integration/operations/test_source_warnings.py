@@ -86,7 +86,7 @@ def test_host_that_refuses_the_login_does_not_lead_to_the_next(command: Command)
     address = f"127.0.0.1:{command.server.port}"
     user, _, _ = command.server.url.rpartition(":")[0].rpartition("@")[0].rpartition(":")
     command.connect(mysql=f"{user}:{WRONG_PASSWORD}@{address},localhost:{command.server.port}")
-    command("check").is_refused("SourceError", "Access denied", f"MySQL at {address} refuses user")
+    command("check").is_refused("SourceLoginError", "Access denied", f"MySQL at {address} refuses user")
 
 
 def test_signed_numbers_and_empty_deletes_are_warned_of_and_published_so(command: Command) -> None:
