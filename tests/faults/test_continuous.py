@@ -723,16 +723,19 @@ def check_goes_on_at_the_follower(run: Run, pair: Pair, feed: Feed) -> None:
     feed.check(one_server=False)
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
-def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pair, pair_feed: Feed) -> None:
+def begin_with_two_hosts(pair: Pair, feed: Feed) -> Run:
+    """Begin a run whose connection has both servers of ``pair``, the source first, with rows to publish."""
     source, follower = pair
-    feed = pair_feed
     feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
     run_for(feed, "10m")
     feed.write(5)
-    run = feed.begin()
-    check_goes_on_at_the_follower(run, pair, feed)
+    return feed.begin()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MysqlServer], indirect=True, ids=["mysql"])
+def test_a_run_goes_on_at_the_next_host_of_the_source_after_a_failover(pair: Pair, pair_feed: Feed) -> None:
+    check_goes_on_at_the_follower(begin_with_two_hosts(pair, pair_feed), pair, pair_feed)
 
 
 @pytest.mark.extended
@@ -740,10 +743,7 @@ def test_run_continues_at_the_next_host_when_that_has_caught_up(pair: Pair, pair
     """The first host fails while a replica has received its last transactions, and not applied them."""
     source, follower = pair
     feed = pair_feed
-    feed.hosts = f"127.0.0.1:{source.port},127.0.0.1:{follower.port}"
-    run_for(feed, "10m")
-    feed.write(5)
-    run = feed.begin()
+    run = begin_with_two_hosts(pair, feed)
     try:
         wait(lambda: has_rows(feed), run)
         wait_until_caught_up(source, follower)
